@@ -1,0 +1,98 @@
+"""A definition with its workloads for each target, and the rules that hidden ones are drawn by."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from problems.definition import Definition, VarAxis
+from problems.record import NonEmpty, Record
+from problems.workload import Workload
+
+
+class Target(StrEnum):
+    CUDA = "cuda"
+    CPU = "cpu"
+
+
+class Track(StrEnum):
+    """SOL-ExecBench's four."""
+
+    L1 = "L1"
+    """Single operators."""
+    L2 = "L2"
+    """Fused chains."""
+    QUANT = "Quant"
+    INFERENCE = "FlashInfer-Bench"
+
+
+class AxisRule(Record):
+    """From which values a hidden workload's variable axis is drawn."""
+
+    choices: tuple[int, ...] | None = None
+    low: int | None = None
+    """Inclusive, as `high`; both or `choices` must be there."""
+    high: int | None = None
+    multiple_of: Annotated[int, Field(ge=1)] = 1
+    logarithmic: bool = False
+    """Draw uniformly in the logarithm."""
+    neighbours: bool = True
+    """Off-by-one and prime sizes are legal too: the judge checks them without scoring them."""
+
+    @model_validator(mode="after")
+    def _is_a_range_or_a_choice(self) -> AxisRule:
+        ranged = self.low is not None and self.high is not None
+        if (self.choices is not None) == ranged:
+            raise ValueError("either choices, or low and high")
+        if self.low is not None and self.high is not None and not 0 <= self.low <= self.high:
+            raise ValueError(f"low {self.low} and high {self.high} are no range")
+        if self.choices is not None and not self.choices:
+            raise ValueError("choices must not be empty")
+        return self
+
+
+class WorkloadSet(Record):
+    """The workloads of one target."""
+
+    public: tuple[Workload, ...] = Field(min_length=1)
+    rules: dict[str, AxisRule] = {}
+    """By variable axis; without rules there are no hidden workloads, and the report says so."""
+    max_bytes: Annotated[int, Field(gt=0)] = 1 << 31
+    """Largest sum of inputs and outputs of a hidden draw."""
+
+
+class Problem(Record):
+    name: NonEmpty
+    number: int | None = None
+    source: NonEmpty
+    """`library`, or the suite that it was imported from."""
+    track: Track | None = None
+    family: str | None = None
+    """Operator family that lessons are grouped by, e.g. `normalisation`."""
+    definition: Definition
+    targets: dict[Target, WorkloadSet]
+    denied_hosts: tuple[str, ...] = ()
+    """Hosts that a workspace may not reach: the upstream project whose kernel this is."""
+
+    @model_validator(mode="after")
+    def _workloads_fit(self) -> Problem:
+        for target, workloads in self.targets.items():
+            for index, workload in enumerate(workloads.public):
+                where = f"targets.{target}.public[{index}]"
+                if set(workload.inputs) != set(self.definition.inputs):
+                    raise ValueError(
+                        f"{where}.inputs: {', '.join(workload.inputs)} are not the "
+                        f"definition's inputs ({', '.join(self.definition.inputs)})"
+                    )
+                try:
+                    self.definition.resolve_axes(workload.axes)
+                except ValueError as error:
+                    raise ValueError(f"{where}.axes: {error}") from None
+            variables = {n for n, a in self.definition.axes.items() if isinstance(a, VarAxis)}
+            if workloads.rules and set(workloads.rules) != variables:
+                raise ValueError(
+                    f"targets.{target}.rules: need one for each of {', '.join(sorted(variables))}"
+                )
+        return self

@@ -1,0 +1,1 @@
+"""Who gets the device, when, for how long, and proof that nothing was lost."""

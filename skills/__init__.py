@@ -1,0 +1,1 @@
+"""Expert knowledge as folders of Markdown and tested kernels, and their loader."""
