@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from pydantic import Field, field_validator, model_validator
 
-from problems.record import Digest, ForeignRecord, NonEmpty, digest_of
+from problems.record import ForeignRecord, NonEmpty
 
 
 class Language(StrEnum):
@@ -123,15 +123,3 @@ class Solution(ForeignRecord):
     @property
     def entry_source(self) -> str:
         return next(s.content for s in self.sources if s.path == self.entry_path)
-
-    def digest(self) -> Digest:
-        """The solution's id: what is built and how it is called, not its name or author."""
-        identity = self.model_copy(
-            update={
-                "name": "-",
-                "author": "-",
-                "description": None,
-                "spec": self.spec.model_copy(update={"target_hardware": ("-",)}),
-            }
-        )
-        return digest_of(identity.canonical_json().encode())
