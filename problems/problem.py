@@ -80,19 +80,37 @@ class Problem(Record):
     def _workloads_fit(self) -> Problem:
         for target, workloads in self.targets.items():
             for index, workload in enumerate(workloads.public):
-                where = f"targets.{target}.public[{index}]"
-                if set(workload.inputs) != set(self.definition.inputs):
-                    raise ValueError(
-                        f"{where}.inputs: {', '.join(workload.inputs)} are not the "
-                        f"definition's inputs ({', '.join(self.definition.inputs)})"
-                    )
                 try:
-                    self.definition.resolve_axes(workload.axes)
+                    check_fits(self.definition, workload)
                 except ValueError as error:
-                    raise ValueError(f"{where}.axes: {error}") from None
+                    raise ValueError(f"targets.{target}.public[{index}].{error}") from None
             variables = {n for n, a in self.definition.axes.items() if isinstance(a, VarAxis)}
             if workloads.rules and set(workloads.rules) != variables:
                 raise ValueError(
                     f"targets.{target}.rules: need one for each of {', '.join(sorted(variables))}"
                 )
         return self
+
+
+def check_fits(definition: Definition, workload: Workload) -> None:
+    """
+    Raises:
+        ValueError: the workload's inputs or axes are not the definition's; starts with the field.
+    """
+    if set(workload.inputs) != set(definition.inputs):
+        raise ValueError(
+            f"inputs: {', '.join(workload.inputs) or 'none'} are not the definition's inputs "
+            f"({', '.join(definition.inputs)})"
+        )
+    for name, spec in workload.inputs.items():
+        is_tensor = definition.inputs[name].shape is not None
+        if spec.type == "custom" and definition.custom_inputs_entrypoint is None:
+            raise ValueError(f"inputs.{name}: custom needs a custom_inputs_entrypoint")
+        if spec.type == "scalar" and is_tensor:
+            raise ValueError(f"inputs.{name}: a scalar for a tensor")
+        if spec.type == "safetensors" and not is_tensor:
+            raise ValueError(f"inputs.{name}: a stored tensor for a scalar")
+    try:
+        definition.resolve_axes(workload.axes)
+    except ValueError as error:
+        raise ValueError(f"axes: {error}") from None
