@@ -43,11 +43,15 @@ class AxisRule(Record):
 
     @model_validator(mode="after")
     def _is_a_range_or_a_choice(self) -> AxisRule:
-        ranged = self.low is not None and self.high is not None
-        if (self.choices is not None) == ranged:
+        if self.low is None or self.high is None:
+            if self.choices is None:
+                raise ValueError("either choices, or low and high")
+        elif self.choices is not None:
             raise ValueError("either choices, or low and high")
-        if self.low is not None and self.high is not None and not 0 <= self.low <= self.high:
+        elif not 0 <= self.low <= self.high:
             raise ValueError(f"low {self.low} and high {self.high} are no range")
+        elif self.high // self.multiple_of * self.multiple_of < self.low:
+            raise ValueError(f"no multiple of {self.multiple_of} in {self.low} … {self.high}")
         if self.choices is not None and not self.choices:
             raise ValueError("choices must not be empty")
         return self
