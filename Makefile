@@ -3,17 +3,20 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo setup check test bench golden clean
+.PHONY: demo setup system-packages check test bench golden clean
 
 demo: setup
 	$(BIN)/kagent optimize rmsnorm --target cpu --minutes 2
 
-setup: .venv/.ready
+setup: system-packages .venv/.ready
+
+system-packages:
 	@bash scripts/install-system-packages.sh
 
-.venv/.ready: pyproject.toml
+# torch comes first: pip would else weigh every release that other packages allow
+.venv/.ready: pyproject.toml | system-packages
 	$(PYTHON) -m venv .venv
-	$(BIN)/python scripts/install_torch_first.py
+	$(BIN)/pip install --quiet torch==2.13.0
 	$(BIN)/pip install --quiet -e '.[dev]'
 	touch $@
 
