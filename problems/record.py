@@ -22,10 +22,11 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     def canonical_json(self) -> str:
-        """Key-sorted JSON without white space: equal records give equal bytes."""
-        return json.dumps(
-            self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False
-        )
+        """JSON without white space: fields as declared, mappings in their own order.
+
+        Keys are not sorted: the order of a definition's inputs is the calling convention.
+        """
+        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), allow_nan=False)
 
     def content_digest(self) -> Digest:
         return digest_of(self.canonical_json().encode())

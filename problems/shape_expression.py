@@ -16,6 +16,7 @@ _BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Pow: operator.pow,
 }
 _MAX_EXPONENT = 64
+_MAX_VALUE = 2**63 - 1
 
 
 def evaluate_shape_expression(expression: str, axes: Mapping[str, int]) -> int:
@@ -26,7 +27,7 @@ def evaluate_shape_expression(expression: str, axes: Mapping[str, int]) -> int:
     """
     try:
         value = _evaluate(ast.parse(expression, mode="eval").body, axes)
-    except (SyntaxError, ZeroDivisionError, OverflowError) as error:
+    except (SyntaxError, ZeroDivisionError, OverflowError, RecursionError, MemoryError) as error:
         raise ValueError(f"axis expression {expression!r}: {error}") from None
     if value != int(value):
         raise ValueError(f"axis expression {expression!r} gives {value}, not an integer")
@@ -34,8 +35,15 @@ def evaluate_shape_expression(expression: str, axes: Mapping[str, int]) -> int:
 
 
 def _evaluate(node: ast.expr, axes: Mapping[str, int]) -> float:
+    value = _value(node, axes)
+    if isinstance(value, complex) or not abs(value) <= _MAX_VALUE:
+        raise ValueError(f"axis expression gives {value}, not an integer below 2^63")
+    return value
+
+
+def _value(node: ast.expr, axes: Mapping[str, int]) -> float:
     match node:
-        case ast.Constant(value=int() | float() as number):
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
             return number
         case ast.Name(id=name) if name in axes:
             return axes[name]

@@ -1,0 +1,1 @@
+"""Tests of the nouns, the library and the loaders."""
