@@ -24,10 +24,12 @@ class Float64Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        raise_dtype = lambda x: torch.float64 if x in _RAISED else x  # noqa: E731
-        swap = lambda x: raise_dtype(x) if isinstance(x, torch.dtype) else x  # noqa: E731
-        raised = tree_map(swap, args), tree_map(swap, kwargs or {})
-        return func(*raised[0], **raised[1])  # type: ignore[no-untyped-call]
+        raised_args, raised_kwargs = tree_map(_raised, (args, kwargs or {}))
+        return func(*raised_args, **raised_kwargs)
+
+
+def _raised(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _RAISED else value
 
 
 def expected_outputs(reference: types.ModuleType, inputs: Sequence[Value]) -> list[torch.Tensor]:
