@@ -69,6 +69,8 @@ def read_problem(folder: Path, source: str) -> Problem:
             targets[target] = WorkloadSet(
                 public=public, rules=hidden.rules, max_bytes=hidden.max_bytes
             )
+        elif target in extra.targets:
+            raise ConfigError(f"{folder.name}/problem.toml: targets.{target}: there is no {file}")
     if not targets:
         raise ConfigError(f"{folder}: no {' and no '.join(WORKLOAD_FILES.values())}")
     fields = {
