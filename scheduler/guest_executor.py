@@ -37,9 +37,16 @@ class GuestExecutor:
     solution's worker lives for one job.
     """
 
-    def __init__(self, sandbox: Sandbox, blobs: BlobStore, environment: Environment) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        blobs: BlobStore,
+        environment: Environment,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+    ) -> None:
         self._blobs = blobs
         self._environment = environment
+        self._call_timeout_s = call_timeout_s
         self._programs = GuestPrograms(sandbox, blobs)
         self._verifiers: dict[Digest, Resident] = {}
         self._opponents: OrderedDict[Digest, Resident] = OrderedDict()
@@ -123,7 +130,7 @@ class GuestExecutor:
         task: dict[str, Any] = {
             "op": "check" if spec.stage is Stage.CHECK else "measure",
             "calls": [call_of(definition, workload) for workload in self._workloads(spec)],
-            "call_timeout_s": CALL_TIMEOUT_S,
+            "call_timeout_s": self._call_timeout_s,
         }
         if spec.stage is not Stage.CHECK:
             if spec.measure is None or spec.opponent is None:
