@@ -10,6 +10,7 @@ from agent.advice import technique_tag, template_of
 from agent.attempt import Attempt, RunState
 from agent.pipeline import SCREEN_PROMOTES_ABOVE
 from agent.search import Point, Trial, measured_gains, point_of
+from scheduler.job import Stage
 from skills.template import Instance, Template
 
 RUNNER_UP_GAP = math.log(1.5)
@@ -87,8 +88,16 @@ class Standings:
         return _median([a.seconds for a in self.attempts if a.screen and a.confirm is None])
 
     def confirm_s(self) -> float:
-        confirmed = _median([a.seconds for a in self.attempts if a.confirm])
-        return max(0.0, confirmed - self.screen_s())
+        """Beyond that, the comparison of a new incumbent with the baseline included."""
+        stages = _median(
+            [
+                a.stage_s[Stage.CONFIRM]
+                for a in self.attempts
+                if a.confirm and Stage.CONFIRM in a.stage_s
+            ]
+        )
+        whole = _median([a.seconds for a in self.attempts if a.confirm])
+        return max(stages, whole - self.screen_s())
 
 
 def _median(seconds: list[float]) -> float:

@@ -209,7 +209,10 @@ class _Turn:
         tried = {name: len(self._standings.tried(name)) for name in ranked}
         counts = ", ".join(f"{tried[name]} of {sizes[name]} points of {name}" for name in ranked)
         if not self._standings.gains:
-            return f"none of the {len(self._state.attempts)} attempts passed ({counts} were tried)"
+            return (
+                f"none of the {len(self._state.attempts)} attempts passed and was measured "
+                f"({counts} were tried)"
+            )
         if all(len(self._excluded(name)) >= sizes[name] for name in ranked):
             return f"the search space is exhausted: {counts} were tried"
         return (

@@ -1,0 +1,1 @@
+"""Tests of the loop, its policies and what they conclude."""
