@@ -146,8 +146,9 @@ class GuestExecutor:
                 Status.TIMEOUT, f"the {spec.stage} did not end within {spec.limits.wall_s:g} s"
             )
         except (LinkError, OSError) as error:
+            log = self._last_words(spec)
             self._drop_residents(spec)
-            raise InfrastructureError(f"the verifier was lost: {error}") from error
+            raise InfrastructureError(f"the verifier was lost: {error}{log}") from error
         finally:
             self._programs.end(worker)
         if self._programs.cancelled:
@@ -206,6 +207,12 @@ class GuestExecutor:
         ):
             if kept is not None:
                 self._programs.end(kept)
+
+    def _last_words(self, spec: JobSpec) -> str:
+        """What a verifier that ended printed last."""
+        verifier = self._verifiers.get(spec.problem)
+        ended = verifier.running.wait(1.0) if verifier else None
+        return f": {ended.log[-400:].strip()}" if ended else ""
 
     def _reader(self, spec: JobSpec) -> ResultReader:
         return ResultReader(

@@ -23,7 +23,7 @@ from sandbox.guest.cold_cache import ColdCache
 from sandbox.guest.correctness import Comparison, worst
 from sandbox.guest.input_pool import InputSet
 from sandbox.guest.inputs import Value
-from sandbox.guest.worker_session import CallBuffers, CandidateFailure, WorkerSession
+from sandbox.guest.worker_session import CallBuffers, CandidateFailure, OutputProbe, WorkerSession
 
 _OBSERVATION_S = 2e-3
 _MAX_CALLS = 32
@@ -108,7 +108,7 @@ class PairedTiming:
             contents = [self._variant()]
             for side in (SOLUTION, OPPONENT):
                 self._write(side, contents)
-                quickest = min(quickest, self._order(side, contents))
+                quickest = min(quickest, self._order(side, contents)[0])
         slots = math.ceil(_OBSERVATION_S / max(quickest, _SHORTEST_S))
         slots = max(1, min(slots, _MAX_CALLS, _MAX_BUFFER_BYTES // self._buffers.bytes_per_slot))
         self._buffers.close()
@@ -118,7 +118,8 @@ class PairedTiming:
             spans = []
             for _ in range(5):
                 self._tell(side, self._sides[side].prepare, [])
-                spans.append(self._tell(side, self._sides[side].run))
+                probe = self._buffers.probe(side, slots - 1, self._random)
+                spans.append(self._tell(side, self._sides[side].run, probe))
             self._idle_s[side] = statistics.median(spans)
 
     def _give_buffers(self) -> None:
@@ -160,10 +161,9 @@ class PairedTiming:
         seconds = {}
         for side in order:
             self._write(side, contents)
-            span = self._order(side, contents)
-            probed = self._buffers.probe(side, slots - 1, self._random)
+            span, probe = self._order(side, contents)
             seconds[side] = max(span - self._idle_s[side], _SHORTEST_S) / slots
-            if side == SOLUTION and self._buffers.changed_since(side, probed):
+            if side == SOLUTION and probe.changed():
                 raise CandidateFailure(
                     "REWARD_HACK", "it still wrote its output after it had said that it was done"
                 )
@@ -206,8 +206,8 @@ class PairedTiming:
                 view[rest:].copy_(value[:shift])
         self._buffers.poison(side, len(contents))
 
-    def _order(self, side: int, contents: list[_Content]) -> float:
-        """Prepare, evict, change the last elements, run; the observed seconds."""
+    def _order(self, side: int, contents: list[_Content]) -> tuple[float, OutputProbe]:
+        """Prepare, evict, change the last elements, run; the seconds, and what was there then."""
         places = [
             self._buffers.places(slot, content.source.inputs)
             for slot, content in enumerate(contents)
@@ -222,9 +222,10 @@ class PairedTiming:
         self._tell(side, self._sides[side].prepare, places)
         for address, size in self._buffers.used_ranges(side, len(contents)):
             self._cold.evict(address, size)
+        probe = self._buffers.probe(side, len(contents) - 1, self._random)
         for flat, positions, elements in changes:
             flat[positions] = elements
-        return float(self._tell(side, self._sides[side].run))
+        return float(self._tell(side, self._sides[side].run, probe)), probe
 
     def _tell(self, side: int, action: Callable[..., Any], *arguments: Any) -> Any:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 import socket
 import time
@@ -44,6 +45,26 @@ _STATUS_BY_KIND = {
 }
 
 
+class OutputProbe:
+    """Random positions in a call's outputs, read the moment that the candidate says it is done."""
+
+    def __init__(self, mapped: mmap.mmap, positions: list[int]) -> None:
+        self._mapped = mapped
+        self._positions = positions
+        self._found = b""
+
+    def look(self) -> None:
+        self._found = self._read()
+
+    def changed(self) -> bool:
+        """Whether something was still being written after the first look."""
+        return self._read() != self._found
+
+    def _read(self) -> bytes:
+        mapped = self._mapped
+        return bytes([mapped[position] for position in self._positions])
+
+
 class WorkerSession:
     """A fresh process of one worker that has loaded its candidate; a context manager."""
 
@@ -55,10 +76,13 @@ class WorkerSession:
         self._control = control
         self._call_timeout_s = call_timeout_s
         control.settimeout(_LOAD_TIMEOUT_S)
-        send_frame(control, {"op": "session"})
-        message, _, fds = receive_frame(control, max_fds=1)
-        self._pid = message["pid"]
-        self._link = socket.socket(fileno=fds[0])
+        try:
+            send_frame(control, {"op": "session"})
+            message, _, fds = receive_frame(control, max_fds=1)
+            self._pid = int(message["pid"])
+            self._link = socket.socket(fileno=fds[0])
+        except (LinkError, OSError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise CandidateFailure("RUNTIME_ERROR", f"its worker was lost: {error}") from None
         self.ended = False
         try:
             self._answer(_LOAD_TIMEOUT_S, "load")
@@ -91,19 +115,16 @@ class WorkerSession:
 
     def use(self, call: dict[str, Any], inputs: SharedBuffer, outputs: SharedBuffer) -> None:
         sizes = [inputs.size, outputs.size]
-        send_frame(
-            self._link,
-            {"op": "workload", "call": call, "sizes": sizes},
-            fds=(inputs.fd, outputs.fd),
-        )
-        self._answer(self._call_timeout_s, "map its buffers")
+        message = {"op": "workload", "call": call, "sizes": sizes}
+        self._send(message, "map its buffers", (inputs.fd, outputs.fd))
 
     def prepare(self, places: Sequence[Sequence[Any]]) -> None:
-        send_frame(self._link, {"op": "prepare", "places": [list(p) for p in places]})
-        self._answer(self._call_timeout_s, "prepare a call")
+        self._send({"op": "prepare", "places": [list(p) for p in places]}, "prepare a call")
 
-    def run(self) -> float:
-        """Run the prepared calls; the seconds between the order and the answer, by this clock.
+    def run(self, probe: OutputProbe) -> float:
+        """Run the prepared calls; the seconds between the order and the first look at the outputs.
+
+        The look lies within the time: what is not there then was not done in time.
 
         Raises:
             CandidateFailure: it raised, crashed, hung or lost the link.
@@ -119,12 +140,21 @@ class WorkerSession:
             ) from None
         except OSError:
             answer = b""
+        probe.look()
         ended = time.perf_counter()
         if answer == b"k":
             return ended - started
         if answer == b"f":
             self._answer(self._call_timeout_s, "call")
         raise self._death("in a call")
+
+    def _send(self, message: dict[str, Any], doing: str, fds: tuple[int, ...] = ()) -> None:
+        self._link.settimeout(self._call_timeout_s)
+        try:
+            send_frame(self._link, message, fds=fds)
+        except OSError:
+            raise self._death(f"before it was told to {doing}") from None
+        self._answer(self._call_timeout_s, doing)
 
     def _answer(self, timeout_s: float, doing: str) -> None:
         self._link.settimeout(timeout_s)
@@ -223,8 +253,7 @@ class CallBuffers:
             (self.outputs[side].address, slots * self._output_stride),
         ]
 
-    def probe(self, side: int, slot: int, random_numbers: random.Random) -> ProbedOutput:
-        """A first look at some bytes of the outputs, within microseconds of the answer."""
+    def probe(self, side: int, slot: int, random_numbers: random.Random) -> OutputProbe:
         base = slot * self._output_stride + self._jitter[slot]
         positions = []
         for spec, offset in zip(self.call["outputs"], self._output_offsets, strict=True):
@@ -233,13 +262,7 @@ class CallBuffers:
                 positions += [
                     base + offset + random_numbers.randrange(size) for _ in range(_PROBES)
                 ]
-        mapped = self.outputs[side].map
-        return ProbedOutput(positions, bytes(mapped[p] for p in positions))
-
-    def changed_since(self, side: int, probed: ProbedOutput) -> bool:
-        """Whether something was still being written when the candidate said that it was done."""
-        mapped = self.outputs[side].map
-        return bytes(mapped[p] for p in probed.positions) != probed.found
+        return OutputProbe(self.outputs[side].map, positions)
 
     def wrote_outside(self, side: int, slot: int) -> bool:
         """Whether a guard around an output of the slot is not poison any more."""
@@ -253,11 +276,3 @@ class CallBuffers:
                 return True
             inner = start + offset + tensor_bytes(spec)
         return bool((raw[inner : min(end, inner + GUARD_BYTES)] != POISON).any())
-
-
-class ProbedOutput:
-    """Positions in an output buffer, and the bytes that were there first."""
-
-    def __init__(self, positions: list[int], found: bytes) -> None:
-        self.positions = positions
-        self.found = found

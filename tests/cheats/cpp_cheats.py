@@ -117,7 +117,7 @@ CPP_CHEATS: dict[str, tuple[Stage, Status, str]] = {
         Stage.CHECK,
         Status.REWARD_HACK,
         'extern "C" int run(ARGUMENTS) { std::thread([=] {'
-        " std::this_thread::sleep_for(std::chrono::microseconds(300)); honest(PASS_ON);"
+        " std::this_thread::sleep_for(std::chrono::milliseconds(2)); honest(PASS_ON);"
         " }).detach(); return 0; }",
     ),
     "c01_pointer_cache": (
