@@ -10,7 +10,8 @@ import fcntl
 import json
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -68,6 +69,28 @@ class ChromaIndex:
         """Why it was made anew since it was opened; None if it was not."""
 
     def sync(self, texts: Mapping[str, str], generation: int) -> None:
+        """
+        Raises:
+            ChromaUnavailable: it cannot be written, e.g. on a full disk.
+        """
+        with self._failures():
+            self._sync(texts, generation)
+
+    def nearest(self, question: str, limit: int = NEAREST) -> dict[str, float]:
+        """
+        Raises:
+            ChromaUnavailable: it cannot be read.
+        """
+        with self._failures():
+            return self._nearest(question, limit)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = self._collection = None
+        self._lock.close()
+
+    def _sync(self, texts: Mapping[str, str], generation: int) -> None:
         if self._collection is None:
             self._open(generation)
         if generation < self._generation:
@@ -89,7 +112,7 @@ class ChromaIndex:
         self._checksums, self._generation = checksums, generation
         self._write_stamp()
 
-    def nearest(self, question: str, limit: int = NEAREST) -> dict[str, float]:
+    def _nearest(self, question: str, limit: int) -> dict[str, float]:
         if not self._checksums:
             return {}
         answer = self._collection.query(
@@ -102,11 +125,13 @@ class ChromaIndex:
             for found, distance in zip(answer["ids"][0], answer["distances"][0], strict=True)
         }
 
-    def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-        self._client = self._collection = None
-        self._lock.close()
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._chromadb.errors.ChromaError, OSError) as error:
+            self.close()
+            raise ChromaUnavailable(f"its index failed ({error})") from error
 
     def _open(self, generation: int) -> None:
         problem = "it was never finished"
@@ -145,6 +170,9 @@ class ChromaIndex:
     def _rebuild(self, reason: str) -> None:
         if self._client is not None:
             self._client.close()
+        self._client = self._collection = None
+        # Chroma keeps a system that failed to start, and would hand it out again for this path.
+        self._chromadb.api.client.SharedSystemClient.clear_system_cache()
         self._stamp_path.unlink(missing_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
         self._checksums, self._generation = {}, -1

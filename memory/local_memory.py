@@ -107,8 +107,17 @@ class LocalMemory:
         self._store.close()
 
     def _similarities(self, question: str) -> dict[str, float]:
+        try:
+            return self._ask(question)
+        except ChromaUnavailable as reason:
+            self._notices.append(f"memory: {reason}; every lesson is compared instead")
+            self._index = ExactIndex(self._embedder)
+            self._indexed_generation = -1
+            return self._ask(question)
+
+    def _ask(self, question: str) -> dict[str, float]:
         if self._index is None:
-            self._index = self._open_index()
+            self._index = ChromaIndex(self._index_folder, self._embedder)
         generation = self._store.loaded_generation
         if generation != self._indexed_generation:
             lessons = self._store.lessons()
@@ -117,10 +126,3 @@ class LocalMemory:
             self._index.sync(self._documents, generation)
             self._indexed_generation = generation
         return self._index.nearest(question)
-
-    def _open_index(self) -> VectorIndex:
-        try:
-            return ChromaIndex(self._index_folder, self._embedder)
-        except ChromaUnavailable as reason:
-            self._notices.append(f"memory: {reason}; every lesson is compared instead")
-            return ExactIndex(self._embedder)

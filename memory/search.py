@@ -32,6 +32,9 @@ ARCHITECTURE_WORDS = {
     "sm_89": ("ada", "l40"),
     "sm_90": ("hopper", "h100", "h200"),
     "sm_100": ("blackwell", "b200"),
+    "avx2": (),
+    "avx512": ("avx-512",),
+    "neon": (),
 }
 """As people name them."""
 
@@ -76,12 +79,12 @@ def document_of(lesson: Lesson) -> str:
 
 def implied_filters(text: str, given: Filters, lessons: Mapping[str, Lesson]) -> Filters:
     """Adds the architecture, language and target that the words name; the dtype only ranks."""
-    architectures = {a for lesson in lessons.values() for a in lesson.conditions.architectures}
-    names = {a: (a, a.replace("_", ""), *ARCHITECTURE_WORDS.get(a, ())) for a in architectures}
-    names |= {a: words for a, words in ARCHITECTURE_WORDS.items() if a not in names}
+    known = {a for lesson in lessons.values() for a in lesson.conditions.architectures}
     found: dict[str, str] = {}
-    for architecture, words in names.items():
-        if _mentions(text, words):
+    if number := re.search(r"(?<![\w-])sm_?(\d{2,3}a?)(?![\w-])", text.lower()):
+        found["architecture"] = f"sm_{number[1]}"
+    for architecture in sorted(known | set(ARCHITECTURE_WORDS)):
+        if _mentions(text, (architecture, *ARCHITECTURE_WORDS.get(architecture, ()))):
             found["architecture"] = architecture
     for rung in Language:
         if _mentions(text, (rung.value,)):
