@@ -88,7 +88,7 @@ class Standings:
         return _median([a.seconds for a in self.attempts if a.screen and a.confirm is None])
 
     def confirm_s(self) -> float:
-        """Beyond that, the comparison of a new incumbent with the baseline included."""
+        """What a confirmation adds to that; the reserve has the comparison with the baseline."""
         stages = _median(
             [
                 a.stage_s[Stage.CONFIRM]
