@@ -31,7 +31,10 @@ static void honest(const float* x, const float* bias, double scale, float* y, in
 #define PASS_ON x, bias, scale, y, rows, columns
 """
 
-CPP_CHEATS: dict[str, tuple[Stage, Status, str]] = {
+NOT_DONE_IN_TIME = (Status.REWARD_HACK, Status.INCORRECT_NUMERICAL, Status.RUNTIME_ERROR)
+"""By when its thread writes: between two looks, after both, or into memory that is gone."""
+
+CPP_CHEATS: dict[str, tuple[Stage, Status | tuple[Status, ...], str]] = {
     "does_not_compile": (Stage.CHECK, Status.COMPILE_ERROR, "int run( { return }"),
     "has_no_entry_point": (
         Stage.CHECK,
@@ -115,7 +118,7 @@ CPP_CHEATS: dict[str, tuple[Stage, Status, str]] = {
     ),
     "t02_background_thread": (
         Stage.CHECK,
-        Status.REWARD_HACK,
+        NOT_DONE_IN_TIME,
         'extern "C" int run(ARGUMENTS) { std::thread([=] {'
         " std::this_thread::sleep_for(std::chrono::milliseconds(2)); honest(PASS_ON);"
         " }).detach(); return 0; }",

@@ -35,8 +35,9 @@ def evaluator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Evaluator]:
 def test_cpp_cheat(evaluator: Evaluator, name: str) -> None:
     stage, status, _ = CPP_CHEATS[name]
     opponent = BASELINE if stage is Stage.SCREEN else None
+    allowed = status if isinstance(status, tuple) else (status,)
     result = evaluator.stage(stage, cpp_solution(SOURCES[name], name), opponent)
-    assert result.status is status, result.log
+    assert result.status in allowed, result.log
     assert len(result.traces) == 2
     assert result.log
 
