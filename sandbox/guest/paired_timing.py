@@ -1,11 +1,11 @@
 """One workload of one paired session: ABBA blocks on cold caches, fresh inputs and pointers.
 
 How a number is made: both sides are called on the same contents, a few calls per observation so
-that it lasts about two milliseconds. Before each observation every buffer that it touches is
-evicted from the caches; the outputs are poisoned; and at the last moment a few elements of the
-inputs change, so that work done ahead of the order is stale. The time is this process's own
-clock around the whole observation, less that of an empty one. Nothing that a worker says about
-time is used.
+that it lasts about two milliseconds. While a side is not being timed all its processes are
+stopped, so that nothing is computed ahead and no idle thread spins beside the other side. The
+contents are written, the outputs poisoned and every buffer evicted from the caches while the
+side is stopped. The time is this process's own clock around the whole observation, a first look
+at the outputs included, less that of an empty one. Nothing that a worker says about time is used.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Content:
     shifts: list[int]
     """Rows by which each input is rolled; 0 for what cannot be."""
     mutations: list[tuple[int, torch.Tensor, torch.Tensor]]
-    """Input, flat positions, new elements: applied at the last moment."""
+    """Input, flat positions, new elements."""
 
 
 class PairedTiming:
@@ -107,7 +107,6 @@ class PairedTiming:
         for _ in range(_WARM_UP_CALLS):
             contents = [self._variant()]
             for side in (SOLUTION, OPPONENT):
-                self._write(side, contents)
                 quickest = min(quickest, self._order(side, contents)[0])
         slots = math.ceil(_OBSERVATION_S / max(quickest, _SHORTEST_S))
         slots = max(1, min(slots, _MAX_CALLS, _MAX_BUFFER_BYTES // self._buffers.bytes_per_slot))
@@ -117,15 +116,19 @@ class PairedTiming:
         for side in (SOLUTION, OPPONENT):
             spans = []
             for _ in range(5):
+                self._tell(side, self._sides[side].resume)
                 self._tell(side, self._sides[side].prepare, [])
                 probe = self._buffers.probe(side, slots - 1, self._random)
                 spans.append(self._tell(side, self._sides[side].run, probe))
+                self._tell(side, self._sides[side].stop)
             self._idle_s[side] = statistics.median(spans)
 
     def _give_buffers(self) -> None:
         for side in (SOLUTION, OPPONENT):
             buffers = self._buffers.inputs[side], self._buffers.outputs[side]
+            self._tell(side, self._sides[side].resume)
             self._tell(side, self._sides[side].use, self._call, *buffers)
+            self._tell(side, self._sides[side].stop)
 
     def _measure(self, blocks: int, recheck_share: float) -> Timed:
         log_ratios: list[float] = []
@@ -160,7 +163,6 @@ class PairedTiming:
             contents[self._random.randrange(slots)] = self._original(self._unused.pop())
         seconds = {}
         for side in order:
-            self._write(side, contents)
             span, probe = self._order(side, contents)
             seconds[side] = max(span - self._idle_s[side], _SHORTEST_S) / slots
             if side == SOLUTION and probe.changed():
@@ -196,36 +198,32 @@ class PairedTiming:
             for view, value, shift in zip(
                 views, content.source.inputs, content.shifts, strict=True
             ):
-                if view is None or not isinstance(value, torch.Tensor):
-                    continue
-                if not shift:
-                    view.copy_(value)
-                    continue
-                rest = value.shape[0] - shift
-                view[:rest].copy_(value[shift:])
-                view[rest:].copy_(value[:shift])
+                if view is not None and isinstance(value, torch.Tensor):
+                    _copy_rolled(view, value, shift)
+            for index, positions, elements in content.mutations:
+                changed = views[index]
+                assert changed is not None
+                changed.view(-1)[positions] = elements
         self._buffers.poison(side, len(contents))
 
     def _order(self, side: int, contents: list[_Content]) -> tuple[float, OutputProbe]:
-        """Prepare, evict, change the last elements, run; the seconds, and what was there then."""
+        """Write the contents while the side is stopped, evict, run; seconds, and what was there."""
+        session = self._sides[side]
         places = [
             self._buffers.places(slot, content.source.inputs)
             for slot, content in enumerate(contents)
         ]
-        changes = []
-        for slot, content in enumerate(contents):
-            views = self._buffers.input_views(side, slot)
-            for index, positions, elements in content.mutations:
-                view = views[index]
-                assert view is not None
-                changes.append((view.view(-1), positions, elements))
-        self._tell(side, self._sides[side].prepare, places)
+        self._tell(side, session.resume)
+        self._tell(side, session.prepare, places)
+        self._tell(side, session.stop)
+        self._write(side, contents)
         for address, size in self._buffers.used_ranges(side, len(contents)):
             self._cold.evict(address, size)
         probe = self._buffers.probe(side, len(contents) - 1, self._random)
-        for flat, positions, elements in changes:
-            flat[positions] = elements
-        return float(self._tell(side, self._sides[side].run, probe)), probe
+        self._tell(side, session.resume)
+        seconds = float(self._tell(side, session.run, probe))
+        self._tell(side, session.stop)
+        return seconds, probe
 
     def _tell(self, side: int, action: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -282,3 +280,12 @@ class PairedTiming:
             if not bool(((x - y).abs_() <= allowed).all()):
                 return False
         return True
+
+
+def _copy_rolled(view: torch.Tensor, value: torch.Tensor, shift: int) -> None:
+    rest = value.shape[0] - shift if value.dim() else 0
+    if not shift:
+        view.copy_(value)
+        return
+    view[:rest].copy_(value[shift:])
+    view[rest:].copy_(value[:shift])

@@ -1,9 +1,10 @@
 """The worker: loads one candidate and calls it when told to; nothing that it says is trusted.
 
 Its one link takes control frames from the verifier. `session` forks a fresh process that loads
-the candidate, and hands the verifier a socket to it; `end` kills that process and everything
-that it started. In a session: `workload` maps the shared buffers, `prepare` binds calls to
-places in them, and the byte `g` runs the prepared calls, answered by `k`, or `f` and a frame.
+the candidate, and hands the verifier a socket to it; `stop` and `continue` halt and resume that
+process and everything that it started, `end` kills them. In a session: `workload` maps the
+shared buffers, `prepare` binds calls to places in them, and the byte `g` runs the prepared
+calls, answered by `k`, or `f` and a frame.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ def main(argv: list[str], links: list[socket.socket]) -> int:
             return 0
         if message["op"] == "session":
             _start_session(plan, control)
+        elif message["op"] in ("stop", "continue"):
+            stopping = message["op"] == "stop"
+            _signal_others(signal.SIGSTOP if stopping else signal.SIGCONT)
+            send_frame(control, {"ok": True})
         elif message["op"] == "end":
             send_frame(control, {"ended": _end_session(message["pid"])})
 
@@ -61,17 +66,22 @@ def _end_session(pid: int) -> int:
     if not done:
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-    spared = {1, os.getpid(), os.getppid()}
     for _ in range(100):
-        others = {int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()} - spared
-        if not others:
+        if not _signal_others(signal.SIGKILL):
             break
-        for other in others:
-            try:
-                os.kill(other, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
     return os.waitstatus_to_exitcode(status)
+
+
+def _signal_others(number: int) -> int:
+    """To every process of the sandbox but its init, the slot and this one; how many there were."""
+    spared = {1, os.getpid(), os.getppid()}
+    others = {int(name) for name in os.listdir("/proc") if name.isdigit()} - spared  # noqa: PTH208
+    for other in others:
+        try:
+            os.kill(other, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+    return len(others)
 
 
 class _Session:

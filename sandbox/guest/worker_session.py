@@ -103,6 +103,20 @@ class WorkerSession:
         self._link.close()
         self._end()
 
+    def stop(self) -> None:
+        """Halt every process of the candidate: nothing is computed ahead, nothing spins."""
+        self._control_order("stop")
+
+    def resume(self) -> None:
+        self._control_order("continue")
+
+    def _control_order(self, op: str) -> None:
+        try:
+            send_frame(self._control, {"op": op})
+            receive_frame(self._control)
+        except (LinkError, OSError) as error:
+            raise CandidateFailure("RUNTIME_ERROR", f"its worker was lost: {error}") from None
+
     def _end(self) -> int | None:
         """Kill the session's process; its exit status, None where the worker itself is gone."""
         try:
