@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import socket
 import threading
@@ -19,7 +18,7 @@ from sandbox.blob_store import BlobStore
 from sandbox.bubblewrap_command import BubblewrapCommand
 from sandbox.cgroup import Cgroup, Cgroups, CgroupUnavailable
 from sandbox.guest.link import LinkError, receive_frame, send_frame
-from sandbox.results import is_plain_path
+from sandbox.order import check_order
 from sandbox.sandbox import Limits, Running, Slot, Warmth
 from sandbox.slot_process import SlotProcess, explain, spawn
 from sandbox.slot_records import ProcessIdentity, SlotRecord, SlotRecords
@@ -27,7 +26,7 @@ from sandbox.supervised_job import SupervisedJob
 
 _PREPARE_TIMEOUT_S = 120.0
 _HANDOVER_TIMEOUT_S = 30.0
-_PROGRAM = re.compile(r"(programs\.)?[a-z_][a-z0-9_]*")
+_GUEST = Path(__file__).with_name("guest")
 
 
 class BubblewrapSlot:
@@ -62,7 +61,7 @@ class BubblewrapSandbox:
         self._blobs = blobs
         self._records = SlotRecords(state)
         self._command = BubblewrapCommand(venv, programs, os.environ)
-        self._has_programs = programs is not None
+        self._programs = _programs_in(programs)
         self.isolation_notes: tuple[str, ...] = ()
         """What is weaker here than it should be; empty where nothing is."""
         self._cgroups: Cgroups | None = None
@@ -118,7 +117,7 @@ class BubblewrapSandbox:
         links: Sequence[socket.socket] = (),
     ) -> Running:
         """`links` stay open here; the slot gets duplicates."""
-        self._check_order(files, argv)
+        check_order(files, argv, self._programs)
         contents = {path: self._blobs.get(digest) for path, digest in files.items()}
         with self._lock:
             prepared = self._prepared.pop(slot.id, None)
@@ -192,15 +191,6 @@ class BubblewrapSandbox:
         )
         return process
 
-    def _check_order(self, files: Mapping[str, Digest], argv: Sequence[str]) -> None:
-        program = argv[0] if argv else ""
-        known = _PROGRAM.fullmatch(program)
-        if known is None or (known.group(1) and not self._has_programs):
-            raise SandboxError(f"{program!r} is no guest program: name a module of sandbox.guest")
-        for path in files:
-            if not is_plain_path(path):
-                raise SandboxError(f"{path!r} is no path for a file below /work")
-
     def _discard(self, slot: BubblewrapSlot) -> None:
         slot.process.kill()
         slot.process.release()
@@ -219,6 +209,13 @@ class BubblewrapSandbox:
             group.kill()
             group.remove()
         self._records.remove(record.slot)
+
+
+def _programs_in(more: Path | None) -> frozenset[str]:
+    """The modules of the guest that have a `main`, and all of the additional folder."""
+    own = {p.stem for p in _GUEST.glob("*.py") if "\ndef main(" in p.read_text()} - {"slot"}
+    other = {f"programs.{p.stem}" for p in more.glob("*.py")} if more is not None else set()
+    return frozenset(own | other)
 
 
 def _await_ready(process: SlotProcess) -> None:

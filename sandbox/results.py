@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
-from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from problems.errors import SandboxError
 from problems.record import Record
+from sandbox.order import is_plain_path
 
 MAX_FILES = 256
 _HEADER = struct.Struct("<II")
@@ -95,16 +95,3 @@ def _parse(text: bytes, data: bytearray) -> Results:
     if start != len(data):
         raise HostileResult("bytes that belong to no file")
     return Results(answer.code, files)
-
-
-def is_plain_path(name: str) -> bool:
-    """Relative, in its shortest form, and below the folder that it is relative to."""
-    path = PurePosixPath(name)
-    return (
-        0 < len(name) <= 1024
-        and name.isprintable()
-        and str(path) == name
-        and not path.is_absolute()
-        and ".." not in path.parts
-        and name != "."
-    )

@@ -1,0 +1,1 @@
+"""Tests of the sandboxes: the contract that all keep, and attacks on the real one."""
