@@ -74,23 +74,29 @@ static inline float logistic(float x) { return 1.0f / (1.0f + exponential(-x)); 
 static inline float hyperbolic_tangent(float x) { return 1.0f - 2.0f / (exponential(2.0f * x) + 1.0f); }
 
 // PROBLEM {
-typedef uint16_t Element;            // of both operands: the bits of a bfloat16
+typedef uint16_t Element;
 constexpr bool LHS_K_CONTIGUOUS = true;
 constexpr bool RHS_K_CONTIGUOUS = true;
 
 struct Epilogue {
     int64_t I, J;
-    uint16_t *out;
-    const uint16_t *bias;
+    uint16_t *out_output;
+    const uint16_t *in_bias;
+    // Elements [j, j + n) of row i of matrix b.
     inline void operator()(int64_t b, int64_t i, int64_t j, int64_t n, const float *sums) const {
 #pragma omp simd
         for (int64_t l = 0; l < n; l++) {
-            const float v1 = sums[l];
-            const float v2 = v1 + widen(bias[j + l]);
-            const float v3 = v2 * v2 * v2 * 0.044715f + v2;
-            const float v4 = hyperbolic_tangent(v3 * 0.7978845608028654f);
-            const float v5 = 0.5f * v2 * (v4 + 1.0f);
-            narrow(v5, out + (b * I + i) * J + j + l);
+            const float v5 = sums[l] + widen(in_bias[(j + l)]);
+            const float v7 = v5 * v5;
+            const float v8 = v7 * v5;
+            const float v9 = v8 * 0.044715f;
+            const float v10 = v5 + v9;
+            const float v11 = v10 * 0.7978845608028654f;
+            const float v12 = v5 * 0.5f;
+            const float v13 = hyperbolic_tangent(v11);
+            const float v14 = v13 + 1.0f;
+            const float v15 = v12 * v14;
+            narrow(v15, out_output + (b * I + i) * J + j + l);
         }
     }
 };
@@ -593,9 +599,9 @@ static int matrix_product(const Element *lhs, const Element *rhs, const Sizes &s
 }
 
 // ENTRY {
-extern "C" int run(const uint16_t *x, const uint16_t *weight, const uint16_t *bias, uint16_t *out,
-                   int64_t rows, int64_t out_features, int64_t in_features) {
-    const int64_t I = rows, J = out_features, K = in_features;
-    return matrix_product(x, weight, Sizes{1, I, J, K, 0, 0}, Epilogue{I, J, out, bias});
+extern "C" int run(const uint16_t *in_x, const uint16_t *in_weight, const uint16_t *in_bias, uint16_t *out_output, int64_t axis_rows, int64_t axis_in_features, int64_t axis_out_features) {
+    const int64_t batches = 1, I = axis_rows, J = axis_out_features, K = axis_in_features;
+    const Sizes sizes{batches, I, J, K, 0, 0};
+    return matrix_product(in_x, in_weight, sizes, Epilogue{I, J, out_output, in_bias});
 }
 // } ENTRY
