@@ -65,8 +65,8 @@ class PytorchBuilder:
         shutil.rmtree(_UNPACKED, ignore_errors=True)
         with tarfile.open(artifact) as packed:
             packed.extractall(_UNPACKED, filter="data")
-        if (_UNPACKED / "inductor").is_dir() and not _COMPILE_CACHE.is_dir():
-            (_UNPACKED / "inductor").rename(_COMPILE_CACHE)
+        if (_UNPACKED / "inductor").is_dir():
+            shutil.copytree(_UNPACKED / "inductor", _COMPILE_CACHE, dirs_exist_ok=True)
         return _import_entry(plan, _UNPACKED / "sources")
 
     def bind(
