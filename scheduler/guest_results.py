@@ -144,12 +144,14 @@ def ceilings_result(report: Mapping[str, Any]) -> StageResult:
             status=Status.PASSED,
             ceilings=Peaks(
                 bytes_per_s=report["bytes_per_s"],
+                read_bytes_per_s=report["read_bytes_per_s"],
                 vector_operations_per_s=report["vector_operations_per_s"],
                 matrix_operations_per_s=report["matrix_operations_per_s"],
             ),
             launch_overhead_us=report["launch_overhead_us"],
             cache_bytes=report["cache_bytes"],
             hardware_name=report["hardware_name"],
+            cores=report["cores"],
         )
     except (KeyError, ValidationError) as error:
         raise InfrastructureError(f"ceilings: {error}") from error

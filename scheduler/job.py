@@ -129,3 +129,5 @@ class StageResult(Record):
     launch_overhead_us: float | None = None
     cache_bytes: int | None = None
     hardware_name: str | None = None
+    cores: int | None = None
+    """That the ceilings were measured with."""
