@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def render_report(
         attempts=[_attempt_row(state, attempt) for attempt in state.attempts],
         score_svg=score_svg(state),
         roofline_svg=roofline_svg(state, hardware),
-        passed=Status.PASSED,
+        floor=floor_text,
     )
 
 
@@ -65,10 +66,16 @@ def ratio_text(comparison: Comparison | None) -> str:
     """`1.31× [1.28, 1.34]`; without an interval where there was one session only."""
     if comparison is None:
         return "–"
-    text = f"{comparison.ratio:.2f}×"
+    text = f"{floor_text(comparison.ratio)}×"
     if comparison.sessions > 1:
-        text += f" [{comparison.low:.2f}, {comparison.high:.2f}]"
+        text += f" [{floor_text(comparison.low)}, {floor_text(comparison.high)}]"
     return text
+
+
+def floor_text(value: float, digits: int = 2) -> str:
+    """Rounded down: a report never rounds up."""
+    scale = 10**digits
+    return f"{math.floor(value * scale) / scale:.{digits}f}"
 
 
 def time_text(milliseconds: float) -> str:
@@ -78,7 +85,7 @@ def time_text(milliseconds: float) -> str:
 def _headline(state: RunState, incumbent: Attempt | None) -> str:
     if incumbent is None or incumbent.against_baseline is None or state.baseline is None:
         return "No kernel beat the baseline"
-    return f"{incumbent.against_baseline.ratio:.2f}× faster than {state.baseline.kind}"
+    return f"{floor_text(incumbent.against_baseline.ratio)}× the speed of {state.baseline.kind}"
 
 
 def _facts(state: RunState, incumbent: Attempt | None) -> list[tuple[str, str, str]]:
@@ -89,7 +96,7 @@ def _facts(state: RunState, incumbent: Attempt | None) -> list[tuple[str, str, s
         facts.append(
             (
                 "Speedup, 95 % interval",
-                f"{found.low:.2f} – {found.high:.2f}",
+                f"{floor_text(found.low)} – {floor_text(found.high)}",
                 f"{found.sessions} paired sessions against the baseline",
             )
         )
@@ -97,13 +104,15 @@ def _facts(state: RunState, incumbent: Attempt | None) -> list[tuple[str, str, s
             facts.append(
                 (
                     "Share of the speed of light",
-                    f"{incumbent.sol_fraction:.0%}",
+                    f"{floor_text(100 * incumbent.sol_fraction, 0)} %",
                     "at this machine's measured ceilings",
                 )
             )
     if state.judge is not None:
         judge = state.judge
-        private = f"{judge.private_speedup:.2f}×" if judge.private_speedup else "not measured"
+        private = (
+            f"{floor_text(judge.private_speedup)}×" if judge.private_speedup else "not measured"
+        )
         facts.append(
             (
                 "On hidden workloads",
