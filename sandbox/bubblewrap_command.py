@@ -21,6 +21,7 @@ IMPORTS = {
     Warmth.TORCH: ("torch",),
     Warmth.COMPILE: ("torch", "torch._dynamo", "torch._inductor.compile_fx"),
 }
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSED_ON = ("OPENBLAS_", "NVPL_")
 _GUEST = Path(__file__).with_name("guest")
 _PROGRAM = "import sys; sys.path.insert(0, '/kagent'); from sandbox.guest.slot import main; main()"
@@ -78,10 +79,10 @@ class BubblewrapCommand:
             SandboxError: a program that is needed is not installed.
         """
         self._as_root = os.geteuid() == 0
-        self._bwrap = _installed("bwrap", "bubblewrap")
-        self._shell = _installed("sh", "dash")
-        self._setpriv = _installed("setpriv", "util-linux") if self._as_root else ""
-        self._unshare = _installed("unshare", "util-linux") if self._as_root else ""
+        self._bwrap = _installed("bwrap", "bubblewrap", environment)
+        self._shell = _installed("sh", "dash", environment)
+        self._setpriv = _installed("setpriv", "util-linux", environment) if self._as_root else ""
+        self._unshare = _installed("unshare", "util-linux", environment) if self._as_root else ""
         self._passed_on = {k: v for k, v in environment.items() if k.startswith(_PASSED_ON)}
         binds = _python_binds(venv)
         binds += [
@@ -164,8 +165,9 @@ class BubblewrapCommand:
         }
 
 
-def _installed(program: str, package: str) -> str:
-    found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
+def _installed(program: str, package: str, environment: Mapping[str, str]) -> str:
+    path = f"{environment.get('PATH', '')}:{SYSTEM_PATH}"
+    found = shutil.which(program, path=path)
     if found is None:
         name = "bubblewrap" if program == "bwrap" else program
         raise SandboxError(f"{name} is not installed: apt-get install {package}")
