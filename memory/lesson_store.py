@@ -13,6 +13,7 @@ from memory.derivation import derive, lesson_id
 from memory.lesson import Evidence, Integrity, Lesson
 from problems.errors import ConfigError, InfrastructureError
 from problems.record import first_problem
+from problems.write_ahead_log import use_write_ahead_log
 
 SCHEMA_VERSION = 1
 BUSY_TIMEOUT_S = 30.0
@@ -145,8 +146,7 @@ class LessonStore:
 
     def _prepare(self) -> None:
         connection = self._connection
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
+        use_write_ahead_log(connection, BUSY_TIMEOUT_S)
         version = self._version()
         if version == 0:
             with self._writing():

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from problems.write_ahead_log import use_write_ahead_log
 from scheduler.scheduler import JournalError
 
 SCHEMA_VERSION = 1
@@ -100,8 +101,7 @@ class JournalDatabase:
     def _prepare(self) -> None:
         connection = self._connection
         connection.row_factory = sqlite3.Row
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
+        use_write_ahead_log(connection, BUSY_TIMEOUT_S)
         if self._version() == 0:
             with self.writing():
                 if self._version() == 0:
