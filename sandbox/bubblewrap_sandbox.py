@@ -100,11 +100,13 @@ class BubblewrapSandbox:
             raise SandboxError(f"bubblewrap slots have no device {device}: valid is cpu")
         process = self._spawn(warmth, limits)
         slot = BubblewrapSlot(process, limits)
+        ready = False
         try:
             _await_ready(process)
-        except SandboxError:
-            self._discard(slot)
-            raise
+            ready = True
+        finally:
+            if not ready:
+                self._discard(slot)
         with self._lock:
             self._prepared[slot.id] = slot
         return slot

@@ -19,7 +19,7 @@ from sandbox.seccomp import bpf
 
 _KILL_TIMEOUT_S = 5.0
 _INFO_TIMEOUT_S = 10.0
-_NO_NAMESPACE = ("No permissions to creat", "namespace failed", "setting up uid map", "uid_map")
+_NO_NAMESPACE = ("No permissions to creat", "namespace failed", "setting up uid map", "RTM_NEWADDR")
 
 
 class SlotProcess:
@@ -84,8 +84,7 @@ class SlotProcess:
             self._cgroup.remove()
 
     def _wait_gone(self, timeout_s: float) -> bool:
-        readable, _, _ = select.select([self._init_fd], [], [], timeout_s)
-        return bool(readable)
+        return _is_readable(self._init_fd, timeout_s)
 
 
 def spawn(
@@ -100,11 +99,16 @@ def spawn(
     Raises:
         SandboxError: bubblewrap did not start; the message says what is missing.
     """
-    ours, theirs = socket.socketpair()
-    info_read, info_write = os.pipe()
-    seccomp = _memory_file(bpf())
-    descriptors = Descriptors(theirs.fileno(), seccomp, info_write)
-    try:
+    with contextlib.ExitStack() as until_started, contextlib.ExitStack() as handed_over:
+        ours, theirs = socket.socketpair()
+        until_started.enter_context(ours)
+        handed_over.enter_context(theirs)
+        info_read, info_write = os.pipe()
+        until_started.callback(os.close, info_read)
+        handed_over.callback(os.close, info_write)
+        seccomp = _memory_file(bpf())
+        handed_over.callback(os.close, seccomp)
+        descriptors = Descriptors(theirs.fileno(), seccomp, info_write)
         process = subprocess.Popen(
             command.argv(warmth, limits, cgroup.folders if cgroup else None, descriptors),
             bufsize=0,
@@ -115,19 +119,20 @@ def spawn(
             cwd="/",
             env={},  # a slot can read bubblewrap's own environment in /proc/1/environ
         )
-    finally:
-        theirs.close()
-        os.close(info_write)
-        os.close(seccomp)
-    with os.fdopen(info_read, "rb") as info:
-        init = _init_of(info.fileno())
-    if init is not None:
-        with contextlib.suppress(ProcessLookupError):
-            return SlotProcess(slot, process, init, ours, cgroup)
-    ours.close()
-    process.kill()
-    output, _ = process.communicate()
-    raise SandboxError(explain(output.decode(errors="replace")))
+        handed_over.close()
+        init = _init_of(info_read)
+        if init is not None:
+            with contextlib.suppress(ProcessLookupError):
+                return SlotProcess(slot, process, init, ours.dup(), cgroup)
+        process.kill()
+        output, _ = process.communicate()
+        raise SandboxError(explain(output.decode(errors="replace")))
+
+
+def _is_readable(fd: int, timeout_s: float) -> bool:
+    poll = select.poll()  # unlike select, for descriptors above 1023 too
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
 
 
 def _memory_file(data: bytes) -> int:
@@ -141,7 +146,7 @@ def _init_of(info: int) -> int | None:
     """The process id that bubblewrap reports; None where it ended before."""
     deadline = time.monotonic() + _INFO_TIMEOUT_S
     text = b""
-    while select.select([info], [], [], max(0.0, deadline - time.monotonic()))[0]:
+    while _is_readable(info, max(0.0, deadline - time.monotonic())):
         part = os.read(info, 4096)
         text += part
         if not part or b"}" in part:
