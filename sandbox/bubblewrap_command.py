@@ -91,7 +91,7 @@ class BubblewrapCommand:
         ]
         if programs is not None:
             binds.append(Bind(programs.resolve(), "/kagent/programs"))
-        hidden = [b for b in binds if self._as_root and not _reachable_by_all(b.source)]
+        hidden = [b for b in binds if self._as_root and not reachable_by_all(b.source)]
         self._hidden = tuple(b.source for b in hidden)
         self._stage = _stage_for([b.source for b in binds]) if hidden else ""
         self._binds = [b for b in binds if b not in hidden] + [
@@ -194,7 +194,7 @@ def _is_bound(binds: list[Bind], destination: str) -> bool:
     return any(bind.destination == destination for bind in binds)
 
 
-def _reachable_by_all(path: Path) -> bool:
+def reachable_by_all(path: Path) -> bool:
     others = stat.S_IROTH | stat.S_IXOTH if path.is_dir() else stat.S_IROTH
     if path.stat().st_mode & others != others:
         return False
