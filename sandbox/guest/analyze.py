@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import socket
-import traceback
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -33,13 +32,8 @@ from sandbox.guest.graph import Graph, Node, dtype_name
 from sandbox.guest.graph_tracer import MetaDevice, UntraceableError, trace
 from sandbox.guest.inputs import Value, dtype_of, load_reference, make_inputs, random_tensor
 from sandbox.guest.operation_counts import GATHERS, aten, bytes_alone, stored_bytes, tensors_in
+from sandbox.guest.reference_errors import REFERENCE_ERRORS, located
 
-_REFERENCE_FILE = "reference.py"
-_MAX_ERROR_CHARACTERS = 300
-_REFERENCE_ERRORS = (
-    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError,
-    RuntimeError, SyntaxError, TypeError, ValueError, UntraceableError,
-)  # fmt: skip
 _GATHER_OPS = {str(packet.default) if packet is not aten.index else "aten.index.Tensor": position
                for packet, position in GATHERS.items()}  # fmt: skip
 _SHRINKING_VIEWS = {"aten.slice.Tensor", "aten.select.int"}
@@ -63,20 +57,8 @@ def analysis_report(plan: dict[str, Any]) -> dict[str, Any]:
         reference = load_reference(plan["reference"])
         entrypoint = plan["custom_inputs_entrypoint"]
         return {"analyses": [analyze(reference, entrypoint, call) for call in plan["calls"]]}
-    except _REFERENCE_ERRORS as error:
+    except REFERENCE_ERRORS as error:
         return {"error": located(error)}
-
-
-def located(error: BaseException) -> str:
-    """One line: where in the reference it happened, and what."""
-    message = (str(error).strip() or type(error).__name__).splitlines()[0]
-    line = error.lineno if isinstance(error, SyntaxError) else None
-    for frame in traceback.extract_tb(error.__traceback__):
-        if frame.filename == _REFERENCE_FILE:
-            line = frame.lineno
-    where = f"reference line {line}" if line else "reference"
-    kind = "" if isinstance(error, UntraceableError) else f"{type(error).__name__}: "
-    return f"{where}: {kind}{message}"[:_MAX_ERROR_CHARACTERS]
 
 
 def analyze(

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_map
 from sandbox.guest.decompositions import attention, causal_share, decomposition_of
 from sandbox.guest.graph import Graph, Node, literal_of
 from sandbox.guest.operation_counts import arithmetic_of
+from sandbox.guest.reference_errors import UnfitReferenceError
 
 aten = torch.ops.aten
 
@@ -36,7 +37,7 @@ _AXIS_NAMES = {"dim", "dim0", "dim1", "dims"}
 _MAX_CONSTANT_VALUES = 64
 
 
-class UntraceableError(Exception):
+class UntraceableError(UnfitReferenceError):
     """The reference cannot be traced; the message is one line."""
 
 
