@@ -1,8 +1,8 @@
 """Measure this machine's ceilings with `ceilings.cpp`; writes `/out/ceilings.json`.
 
-Each ceiling is the best of its samples: what disturbs a sample only makes it slower. The launch
-overhead is the first decile of its samples (on a busy machine the median was 200 times it). Types that
-convert to another one without loss have its rate, where it is higher.
+Each figure is the best of its samples, since what disturbs a sample only makes it slower (on a busy
+machine most launches took milliseconds instead of 30 µs). Types that convert to another one without
+loss have its rate.
 """
 
 from __future__ import annotations
@@ -53,14 +53,13 @@ def measure_ceilings(folder: Path, threads: int) -> dict[str, Any]:
 def ceilings_of(samples: Mapping[str, Any], name: str) -> dict[str, Any]:
     """What the program printed, ascending samples by ceiling, as `/out/ceilings.json`."""
     vector = samples["float32_operations_per_s"][-1]
-    launches = samples["launch_us"]
     copies = samples["copy_plain_bytes_per_s"][-1], samples["copy_past_caches_bytes_per_s"][-1]
     return {
         "bytes_per_s": max(copies),
         "read_bytes_per_s": samples["read_bytes_per_s"][-1],
         "vector_operations_per_s": vector,
         "matrix_operations_per_s": _matrix_rates(samples, vector),
-        "launch_overhead_us": launches[len(launches) // 10],
+        "launch_overhead_us": samples["launch_us"][0],
         "cache_bytes": samples["level3_cache_bytes"] or samples["level2_cache_bytes"],
         "hardware_name": name,
         "cores": samples["threads"],
