@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from problems.definition import Definition
-from problems.solution import Language, Solution, SolutionSpec, SourceFile
+from problems.solution import Solution
 from problems.speed_of_light import Analysis, OpNode
+from skills.kernel_text import rendered, template_folder
 from skills.op_node import INPUT, base_name
 from skills.product_epilogue import Computed, Epilogue, Operand, Value
-from skills.template import (
-    SKILLS_FOLDER,
-    Instance,
-    Refusal,
-    Template,
-    choose_parameters,
-    load_template,
-)
+from skills.template import Instance, Refusal, Template, choose_parameters, load_template
 from skills.tensor_view import (
     Dim,
     NotMatched,
@@ -31,7 +24,6 @@ from skills.tensor_view import (
 )
 
 FAMILY = "matrix product"
-FOLDER = SKILLS_FOLDER / "cpp" / "templates" / "matrix_product"
 _ROWS, _COLUMNS = "i", "j"
 
 
@@ -68,7 +60,7 @@ def match_matrix_product(
         c_parameters(definition)
     except NotMatched as reason:
         return Refusal(family=FAMILY, reason=str(reason))
-    return MatrixProduct(load_template(FOLDER), product)
+    return MatrixProduct(load_template(template_folder("matrix_product")), product)
 
 
 @dataclass
@@ -85,26 +77,8 @@ class MatrixProduct:
 
     def render(self, parameters: Mapping[str, str]) -> Solution:
         chosen = choose_parameters(self.template, self.defaults(), parameters)
-        text = (FOLDER / "kernel.cpp").read_text()
-        for name, value in chosen.items():
-            text = re.sub(rf"(?m)^(constexpr \w+ {name} = )\w+;", rf"\g<1>{value};", text)
-        text = replace_block(text, "PROBLEM", problem_block(self.product))
-        text = replace_block(text, "ENTRY", entry_block(self.product))
-        return Solution(
-            name=f"{self.product.definition.name}-{self.template.name}",
-            definition=self.product.definition.name,
-            author="kagent playbook",
-            description=self.template.title,
-            spec=SolutionSpec(languages=(Language.CPP,), entry_point="kernel.cpp::run"),
-            sources=(SourceFile(path="kernel.cpp", content=text),),
-        )
-
-
-def replace_block(text: str, name: str, content: str) -> str:
-    """Put `content` between the lines `// NAME {` and `// } NAME`."""
-    head, _, rest = text.partition(f"// {name} {{\n")
-    _, _, tail = rest.partition(f"// }} {name}\n")
-    return f"{head}// {name} {{\n{content}// }} {name}\n{tail}"
+        blocks = {"PROBLEM": problem_block(self.product), "ENTRY": entry_block(self.product)}
+        return rendered(self.template, self.product.definition, chosen, blocks)
 
 
 def _product(graph: ViewGraph) -> Product:
@@ -185,8 +159,8 @@ class _Reader:
         axes = tuple(axis for dim in result.dims for axis in dim)
         b, i, j = (self._groups[name] for name in "bij")
         factors = [
-            _factor(self._factors[0], b, i, self._groups["k"]),
-            _factor(self._factors[1], b, j, self._right_k()),
+            factor_of(self._factors[0], b, i, self._groups["k"]),
+            factor_of(self._factors[1], b, j, self._right_k()),
         ]
         groups = dict(self._groups)
         if axes == (*b, *j, *i) != (*b, *i, *j):
@@ -213,7 +187,7 @@ class _Reader:
         return self._factors[1].dims[-2]
 
 
-def _factor(view: View, batch: Dim, rows: Dim, k: Dim) -> Factor:
+def factor_of(view: View, batch: Dim, rows: Dim, k: Dim) -> Factor:
     places = [axis.place for dim in view.dims for axis in dim if axis.name]
     own = tuple(axis for dim in view.dims[:-2] for axis in dim if axis.name)
     if own and len(own) != len(batch):

@@ -146,13 +146,15 @@ class Epilogue:
         count = len(self.graph.analyses)
         if len(view.dims) > len(dims):
             raise NotMatched(f"{view.tensor} has more dimensions than the product")
-        placed: list[tuple[int, Dim]] = []
+        placed: list[tuple[tuple[int, ...], Dim]] = []
         for mine, whole in zip(reversed(view.dims), reversed(dims), strict=False):
             axes = [axis for axis in mine if axis.name]
             if not axes:
                 continue
             places = [axis.place for axis in axes]
-            ordered = places == list(range(places[0], places[0] + len(places)))
+            every = sorted(axis.place for dim in view.dims for axis in dim if axis.name)
+            start = every.index(places[0])
+            ordered = places == every[start : start + len(places)]
             if sizes_of(mine, count) != sizes_of(whole, count) or not ordered:
                 raise NotMatched(f"{view.tensor} does not fit the product's shape")
             placed.append((places[0], whole))
@@ -186,7 +188,7 @@ class Epilogue:
         raise NotMatched(f"{node.op} behind the product is not supported")
 
 
-def _first(item: tuple[int, Dim]) -> int:
+def _first(item: tuple[tuple[int, ...], Dim]) -> tuple[int, ...]:
     return item[0]
 
 

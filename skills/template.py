@@ -146,6 +146,7 @@ def choose_parameters(
 def _matchers() -> tuple[Matcher, ...]:
     # Matchers build on this file's records, hence imported late.
     from skills.generate import match_row_program
+    from skills.match_attention import match_attention
     from skills.match_matrix_product import match_matrix_product
 
-    return (match_row_program, match_matrix_product)
+    return (match_row_program, match_matrix_product, match_attention)

@@ -26,10 +26,12 @@ class NotMatched(Exception):
 class Axis:
     name: str
     """Of the definition, or digits; empty for a size that is only broadcast."""
-    place: int
-    """In the tensor that it belongs to."""
+    place: tuple[int, ...]
+    """In the tensor that it belongs to; a part of a split axis has a second number."""
     sizes: tuple[int, ...]
     """In each analysis."""
+    fixed: bool = False
+    """By the definition, not only in these workloads."""
 
 
 Dim = tuple[Axis, ...]
@@ -79,15 +81,15 @@ class ViewGraph:
         spec = self.definition.inputs[name]
         sizes = list(zip(*self.shapes(node), strict=True))
         dims = tuple(
-            () if self._is_one(axis) else (Axis(axis, place, size),)
+            self._dim(axis, place, size)
             for place, (axis, size) in enumerate(zip(spec.shape or (), sizes, strict=True))
         )
         return View(name, spec.dtype, dims)
 
-    def _is_one(self, axis: str) -> bool:
-        """Whether it is one by definition, not only in these workloads."""
-        declared = self.definition.axes.get(axis)
-        return axis == "1" or (isinstance(declared, ConstAxis) and declared.value == 1)
+    def _dim(self, name: str, place: int, sizes: tuple[int, ...]) -> Dim:
+        declared = self.definition.axes.get(name)
+        fixed = name.isdigit() or isinstance(declared, ConstAxis)
+        return () if fixed and sizes[0] == 1 else (Axis(name, (place,), sizes, fixed),)
 
     def viewed(self, node: OpNode, view: View) -> View | None:
         """The view through one more operator; None if that is no view."""
@@ -108,7 +110,7 @@ class ViewGraph:
         sizes = list(zip(*self.shapes(node), strict=True))
         padded = ((),) * (len(sizes) - len(dims)) + dims
         return tuple(
-            dim if dim or set(size) == {1} else (Axis("", -1, size),)
+            dim if dim or set(size) == {1} else (Axis("", (), size),)
             for dim, size in zip(padded, sizes, strict=True)
         )
 
@@ -132,24 +134,39 @@ def sizes_of(dim: Dim, count: int) -> tuple[int, ...]:
 def reshaped(dims: tuple[Dim, ...], shapes: Sequence[tuple[int, ...]]) -> tuple[Dim, ...]:
     """
     Raises:
-        NotMatched: an axis would be split.
+        NotMatched: an axis would be split whose size the definition does not fix.
     """
     axes = [axis for dim in dims for axis in dim]
     result: list[Dim] = []
     for wanted in zip(*shapes, strict=True):
         taken: list[Axis] = []
-        while sizes_of(tuple(taken), len(shapes)) != wanted:
-            if not axes or any(
-                a > b for a, b in zip(sizes_of(tuple(taken), len(shapes)), wanted, strict=True)
-            ):
-                raise NotMatched("a reshape splits an axis")
-            taken.append(axes.pop(0))
+        while (found := sizes_of(tuple(taken), len(shapes))) != wanted:
+            if not axes:
+                raise NotMatched("a reshape was not understood")
+            axis = axes.pop(0)
+            if any(f * s > w for f, s, w in zip(found, axis.sizes, wanted, strict=True)):
+                axis, rest = _split(axis, found, wanted)
+                axes.insert(0, rest)
+            taken.append(axis)
         result.append(tuple(taken))
     if any(set(axis.sizes) != {1} for axis in axes):
         raise NotMatched("a reshape was not understood")
     if axes and result:
         result[-1] += tuple(axes)
     return tuple(result)
+
+
+def _split(axis: Axis, found: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[Axis, Axis]:
+    """The outer part that brings `found` to `wanted`, and the inner part."""
+    parts = {w / f for f, w in zip(found, wanted, strict=True) if f}
+    outer = int(min(parts, default=0))
+    if not axis.fixed or parts != {outer} or axis.sizes[0] % outer or len(axis.place) > 1:
+        raise NotMatched(f"a reshape splits the axis {axis.name or 'of an expanded tensor'}")
+    inner, count = axis.sizes[0] // outer, len(axis.sizes)
+    return (
+        Axis(str(outer), (*axis.place, 0), (outer,) * count, fixed=True),
+        Axis(str(inner), (*axis.place, 1), (inner,) * count, fixed=True),
+    )
 
 
 def c_type(dtype: DType) -> str:

@@ -97,3 +97,8 @@ def random_inputs(definition: Definition, sizes: dict[str, int]) -> list[torch.T
         assert shape is not None
         made.append(torch.randn(shape).to(getattr(torch, spec.dtype.value)))
     return made
+
+
+def amx_is_there() -> bool:
+    flags = Path("/proc/cpuinfo")
+    return flags.exists() and "amx_bf16" in flags.read_text()

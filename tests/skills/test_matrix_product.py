@@ -12,9 +12,11 @@ from problems.catalog import load_problem
 from problems.definition import Definition
 from problems.errors import ConfigError
 from problems.problem import Target
-from skills.match_matrix_product import FOLDER, MatrixProduct, match_matrix_product
+from skills.kernel_text import KERNEL, template_folder
+from skills.match_matrix_product import MatrixProduct, match_matrix_product
 from skills.template import Refusal
 from tests.skills.compiled_solution import (
+    amx_is_there,
     analyses_of,
     call,
     compiled,
@@ -52,11 +54,6 @@ EPILOGUES = [
     ({**LINEAR, "c": ("N", BF16)}, "F.gelu(x @ w.t() - c, approximate='tanh') / 3"),
     ({**LINEAR, "c": ("M N", BF16)}, "torch.where((y := x @ w.t()) > c, y, y * 0.1)"),
 ]
-
-
-def amx_is_there() -> bool:
-    flags = Path("/proc/cpuinfo")
-    return flags.exists() and "amx_bf16" in flags.read_text()
 
 
 def matched(definition: Definition, *sizes: dict[str, int]) -> MatrixProduct:
@@ -203,5 +200,6 @@ def test_the_library_s_products_match(name: str) -> None:
     sizes = [workload.axes for workload in problem.targets[Target.CPU].public]
     instance = matched(problem.definition, *sizes)
     if name == "gemm_bias_gelu":
+        kernel = template_folder("matrix_product") / KERNEL
         # The template is the kernel of this problem, so that it runs as it is.
-        assert instance.render({}).entry_source == (FOLDER / "kernel.cpp").read_text()
+        assert instance.render({}).entry_source == kernel.read_text()

@@ -110,20 +110,20 @@ constexpr int64_t LANES = 16;
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Scratch memory that outlives a call: fresh pages would cost a fault each, every time.
-static char *scratch(int slot, size_t bytes) {
-    static char *memory[2];
-    static size_t held[2];
-    if (bytes > held[slot]) {
-        if (memory[slot]) munmap(memory[slot], held[slot]);
+static char *scratch(size_t bytes) {
+    static char *memory;
+    static size_t held;
+    if (bytes > held) {
+        if (memory) munmap(memory, held);
         size_t size = (bytes + (2 << 20) - 1) >> 21 << 21;
         void *got = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        held[slot] = got == MAP_FAILED ? 0 : size;
-        memory[slot] = got == MAP_FAILED ? nullptr : (char *)got;
+        held = got == MAP_FAILED ? 0 : size;
+        memory = got == MAP_FAILED ? nullptr : (char *)got;
 #ifdef MADV_HUGEPAGE
-        if (memory[slot]) madvise(memory[slot], size, MADV_HUGEPAGE);
+        if (memory) madvise(memory, size, MADV_HUGEPAGE);
 #endif
     }
-    return memory[slot];
+    return memory;
 }
 
 // ---------------------------------------------------------------- dot products, any processor
@@ -558,7 +558,7 @@ static int matrix_product(const Element *lhs, const Element *rhs, const Sizes &s
     const int64_t pack = ((kept + 15) / 16 * 16 + 16) * ((s.K + 31) / 32 * 32) * 2;
     const int64_t turned = (!LHS_K_CONTIGUOUS * s.I + !RHS_K_CONTIGUOUS * s.J) * s.K * (int64_t)sizeof(Element);
     const int64_t each = (pack * amx + turned + 127) / 64 * 64;
-    char *memory = scratch(0, each * teams);
+    char *memory = scratch(each * teams);
     if (!memory) return 2;
 #pragma omp parallel num_threads(threads)
     {
