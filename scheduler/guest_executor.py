@@ -26,6 +26,7 @@ from scheduler.job import JobSpec, Stage, StageResult
 from scheduler.plan import call_of, plan_of
 
 CALL_TIMEOUT_S = 10.0
+COMPILING_CALL_TIMEOUT_S = 90.0
 _MAX_OPPONENTS = 3
 
 
@@ -131,6 +132,10 @@ class GuestExecutor:
             "op": "check" if spec.stage is Stage.CHECK else "measure",
             "calls": [call_of(definition, workload) for workload in self._workloads(spec)],
             "call_timeout_s": self._call_timeout_s,
+            "first_call_timeout_s": [
+                self._first_call_timeout_s(spec.solution),
+                self._first_call_timeout_s(spec.opponent),
+            ],
         }
         if spec.stage is not Stage.CHECK:
             if spec.measure is None or spec.opponent is None:
@@ -213,6 +218,11 @@ class GuestExecutor:
         verifier = self._verifiers.get(spec.problem)
         ended = verifier.running.wait(1.0) if verifier else None
         return f": {ended.log[-400:].strip()}" if ended else ""
+
+    def _first_call_timeout_s(self, solution: Digest | None) -> float:
+        """PyTorch may compile in the first call of a shape."""
+        compiles = solution is not None and _uses_compiler(self._solution(solution))
+        return COMPILING_CALL_TIMEOUT_S if compiles else self._call_timeout_s
 
     def _reader(self, spec: JobSpec) -> ResultReader:
         return ResultReader(

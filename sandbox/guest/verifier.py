@@ -95,7 +95,7 @@ class Verifier:
         for call in task["calls"]:
             pool = self._pool(call)
             try:
-                session = session or WorkerSession(worker, task["call_timeout_s"])
+                session = session or _new_session(worker, task, SOLUTION)
                 comparison = self._check_workload(session, call, pool)
                 workloads.append(_checked(call, comparison))
             except CandidateFailure as failure:
@@ -171,7 +171,7 @@ class Verifier:
         try:
             for side in order:
                 try:
-                    started[side] = WorkerSession(workers[side], task["call_timeout_s"])
+                    started[side] = _new_session(workers[side], task, side)
                 except CandidateFailure as failure:
                     if side != SOLUTION:
                         raise OpponentFailure(failure.log) from None
@@ -197,6 +197,10 @@ class Verifier:
 
     def _ask(self, call: dict[str, Any], inputs: list[Value]) -> InputSet:
         return InputSet(inputs, expectations_of(call, expected_outputs(self._reference, inputs)))
+
+
+def _new_session(worker: socket.socket, task: dict[str, Any], side: int) -> WorkerSession:
+    return WorkerSession(worker, task["call_timeout_s"], task["first_call_timeout_s"][side])
 
 
 class _WorkloadFailure(Exception):

@@ -68,13 +68,18 @@ class OutputProbe:
 class WorkerSession:
     """A fresh process of one worker that has loaded its candidate; a context manager."""
 
-    def __init__(self, control: socket.socket, call_timeout_s: float) -> None:
-        """
+    def __init__(
+        self, control: socket.socket, call_timeout_s: float, first_call_timeout_s: float
+    ) -> None:
+        """The first call of a workload may compile; it has a time of its own.
+
         Raises:
             CandidateFailure: the candidate could not be loaded.
         """
         self._control = control
         self._call_timeout_s = call_timeout_s
+        self._first_call_timeout_s = first_call_timeout_s
+        self._called = False
         control.settimeout(_LOAD_TIMEOUT_S)
         try:
             send_frame(control, {"op": "session"})
@@ -131,6 +136,7 @@ class WorkerSession:
         sizes = [inputs.size, outputs.size]
         message = {"op": "workload", "call": call, "sizes": sizes}
         self._send(message, "map its buffers", (inputs.fd, outputs.fd))
+        self._called = False
 
     def prepare(self, places: Sequence[Sequence[Any]]) -> None:
         self._send({"op": "prepare", "places": [list(p) for p in places]}, "prepare a call")
@@ -143,14 +149,16 @@ class WorkerSession:
         Raises:
             CandidateFailure: it raised, crashed, hung or lost the link.
         """
-        self._link.settimeout(self._call_timeout_s)
+        timeout_s = self._call_timeout_s if self._called else self._first_call_timeout_s
+        self._called = True
+        self._link.settimeout(timeout_s)
         started = time.perf_counter()
         try:
             self._link.sendall(b"g")
             answer = self._link.recv(1)
         except TimeoutError:
             raise CandidateFailure(
-                "TIMEOUT", f"a call did not end within {self._call_timeout_s:g} s"
+                "TIMEOUT", f"a call did not end within {timeout_s:g} s"
             ) from None
         except OSError:
             answer = b""
