@@ -23,7 +23,7 @@ enum Side { LHS, RHS };
 
 // PARAMS {
 constexpr Path PATH = AUTOMATIC;     // AUTOMATIC: AMX where the processor has it and it pays
-constexpr int DOT_MAX_ROWS = 4;      // AUTOMATIC takes dot products up to so many packed rows
+constexpr int DOT_MAX_ROWS = 2;      // AUTOMATIC takes dot products up to so many packed rows
 constexpr Side STREAM = RHS;         // the operand that is read as it lies; the other is packed
 constexpr int ROW_TILES = 2;         // AMX: tiles of the streamed operand held at once
 constexpr int COLUMN_TILES = 2;      // AMX: tiles of the packed operand held at once
