@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from memory.lesson import Recall
+from memory.lesson import Context, Recall
 from problems.evaluation import Status
+from problems.hardware import Hardware
 from problems.paired import Comparison
 from problems.problem import Problem, Target
 from problems.record import Digest, Record
@@ -62,7 +63,8 @@ class Attempt(Record):
     log: str = ""
     """The first lines of what went wrong; empty if nothing did."""
     opponent: Digest | None = None
-    """Whom `screen` and `confirm` were measured against."""
+    """Whom the last of `screen` and `confirm` was measured against: a confirmation that the policy
+    asked for later runs against the incumbent of its time."""
     screen: Comparison | None = None
     confirm: Comparison | None = None
     against_baseline: Comparison | None = None
@@ -77,6 +79,8 @@ class Attempt(Record):
     """Active seconds of the run when it ended."""
     seconds: float
     """What it took."""
+    stage_s: dict[Stage, float] = {}
+    """What each stage that ran took."""
 
 
 class Baseline(Record):
@@ -89,6 +93,11 @@ class Baseline(Record):
     """Paired ratio of their times; None where torch.compile could not run, with the reason in
     `note`."""
     latency_ms: float
+    """Geometric mean over workloads of the kind that was chosen."""
+    eager_ms: float | None = None
+    compiled_ms: float | None = None
+    build_s: float = 0.0
+    """Of the chosen kind: the judge builds it again for its workloads."""
     note: str = ""
 
 
@@ -125,6 +134,13 @@ class Phase(StrEnum):
     FINISHED = "finished"
 
 
+class PendingProposal(Record):
+    """A proposal that was journaled before its submission; after a kill it is taken up again."""
+
+    index: int
+    proposal: Proposal
+
+
 class RunState(Record):
     """The fold of a run's events; nothing else is remembered about a run."""
 
@@ -135,22 +151,33 @@ class RunState(Record):
     total_s: float
     spent_s: float
     """Active seconds; a killed process loses at most one heartbeat of them."""
+    seed_sha256: Digest | None = None
+    """Of the judge's secret seed, which is revealed in `judge`."""
+    policy: str = ""
+    started_unix_s: float = 0.0
+    hardware: Hardware | None = None
+    context: Context | None = None
+    """Where lessons are looked up, and where those of this run will hold."""
     analyses: tuple[Analysis, ...] = ()
     bounds: tuple[Bound, ...] = ()
     recall: Recall | None = None
     baseline: Baseline | None = None
+    pending: PendingProposal | None = None
     attempts: tuple[Attempt, ...] = ()
+    first_valid_s: float | None = None
+    """Active seconds until a candidate first passed its check."""
     incumbent: int | None = None
     """Index into `attempts`."""
     judge: JudgeResult | None = None
-    lessons_written: tuple[str, ...] = ()
+    lessons_written: tuple[str, ...] | None = None
+    """Ids; None until the learner ran."""
+    report: str | None = None
+    """Path of `report.html`."""
     stop_reason: str | None = None
     notices: tuple[str, ...] = ()
     """What the user must be told: a fallback, a guard that fired, a cap."""
 
-
-class PendingProposal(Record):
-    """A proposal that was journaled before its submission; after a kill it is taken up again."""
-
-    index: int
-    proposal: Proposal
+    @property
+    def best(self) -> Attempt | None:
+        """None: no attempt beat the baseline."""
+        return None if self.incumbent is None else self.attempts[self.incumbent]

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from problems.errors import InfrastructureError
 from problems.evaluation import Status
 from problems.paired import Comparison, compare
 from problems.problem import Problem, Target
-from problems.record import Digest, Record
+from problems.record import Digest, Record, digest_of
 from problems.score import geometric_mean
 from problems.solution import Solution
 from problems.speed_of_light import Bound
 from problems.workload import Workload
 from sandbox.blob_store import BlobStore
 from sandbox.sandbox import Limits
-from scheduler.job import JobSpec, JobState, MeasureSpec, Stage, StageResult
+from scheduler.job import JobRecord, JobSpec, JobState, MeasureSpec, Stage, StageResult
 from scheduler.scheduler import Scheduler
 
 SCREEN_PROMOTES_ABOVE = 1.003
 """A screen goes on to confirm from this ratio (facts/measuring.md, E4.5)."""
 CONFIRM_SESSIONS = 6
 """Even, so that each side is started first equally often; fewer give no useful t interval."""
-_POLL_S = 30.0
+_POLL_S = 1.0
+"""Between two calls of `on_wait`, which keeps the run's clock and its progress line."""
 
 
 def measure_spec(stage: Stage, workloads: int) -> MeasureSpec:
@@ -43,24 +44,24 @@ class Outcome(Record):
     """How far one solution came, and what was measured on the way."""
 
     solution: Digest
-    stage: Stage
-    """The last stage that ran."""
-    status: Status
-    log: str = ""
-    artifact: Digest | None = None
-    screen: StageResult | None = None
-    confirm: StageResult | None = None
-    result: StageResult
-    """Of the last stage."""
-    seconds: float
+    results: tuple[StageResult, ...]
+    """Of the stages that ran, in their order; a failure is the last."""
 
     @property
-    def screen_ratio(self) -> Comparison | None:
-        return comparison_of(self.screen)
+    def last(self) -> StageResult:
+        return self.results[-1]
 
     @property
-    def confirm_ratio(self) -> Comparison | None:
-        return comparison_of(self.confirm)
+    def built(self) -> Built | None:
+        artifact = self.results[0].artifact
+        return Built(solution=self.solution, artifact=artifact) if artifact else None
+
+    def comparison(self, stage: Stage) -> Comparison | None:
+        return comparison_of(next((r for r in self.results if r.stage is stage), None))
+
+    @property
+    def stage_s(self) -> dict[Stage, float]:
+        return {result.stage: result.seconds for result in self.results}
 
 
 def comparison_of(result: StageResult | None) -> Comparison | None:
@@ -95,8 +96,15 @@ class Pipeline:
     """
 
     def __init__(
-        self, scheduler: Scheduler, blobs: BlobStore, run: str, problem: Problem, target: Target
+        self,
+        scheduler: Scheduler,
+        blobs: BlobStore,
+        run: str,
+        problem: Problem,
+        target: Target,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_wait = on_wait
         self._scheduler = scheduler
         self._blobs = blobs
         self._run = run
@@ -106,15 +114,21 @@ class Pipeline:
         self.public = problem.targets[target].public
 
     def analyze(self, workloads: Sequence[Workload] | None = None) -> StageResult:
-        return self._stage(Stage.ANALYZE, "analyze", workloads)
+        return self._stage(Stage.ANALYZE, f"analyze:{self._short_digest(workloads)}", workloads)
 
     def ceilings(self) -> StageResult:
         """Measured anew for every run that asks: the caller keeps them per machine."""
         return self._stage(Stage.CEILINGS, "ceilings", self.public[:1])
 
-    def build(self, solution: Solution) -> StageResult:
-        digest = self._store(solution)
-        return self._stage(Stage.BUILD, f"build:{digest}", None, solution=digest)
+    def solution(self, digest: Digest) -> Solution:
+        """One that was submitted before, also by an earlier process of the run."""
+        return Solution.model_validate_json(self._blobs.get(digest))
+
+    def build(self, solution: Solution, workloads: Sequence[Workload] | None = None) -> StageResult:
+        """For the calls of the workloads: some languages compile for exact sizes."""
+        digest = self.store(solution)
+        key = f"build:{digest}:{self._short_digest(workloads)}"
+        return self._stage(Stage.BUILD, key, workloads, solution=digest)
 
     def check(
         self, built: Built, bounds: Sequence[Bound], workloads: Sequence[Workload] | None = None
@@ -122,7 +136,7 @@ class Pipeline:
         """Correctness only."""
         return self._stage(
             Stage.CHECK,
-            f"check:{built.solution}:{self._list_digest(workloads)[:16]}",
+            f"check:{built.solution}:{self._short_digest(workloads)}",
             workloads,
             solution=built.solution,
             build=built.artifact,
@@ -139,7 +153,7 @@ class Pipeline:
         tag: str = "",
     ) -> StageResult:
         """Paired sessions of the solution and its opponent; `tag` makes a further key."""
-        key = f"{stage}:{built.solution}:{opponent.solution}:{self._list_digest(workloads)[:16]}"
+        key = f"{stage}:{built.solution}:{opponent.solution}:{self._short_digest(workloads)}"
         return self._stage(
             stage,
             key + tag,
@@ -155,55 +169,29 @@ class Pipeline:
     def evaluate(
         self,
         solution: Solution,
-        opponent: Built,
+        opponent: Built | None,
         bounds: Sequence[Bound],
         through: Stage = Stage.CONFIRM,
         only_if_faster: bool = True,
     ) -> Outcome:
-        """Build, check, screen, confirm; a stage that fails is the last.
+        """Build, check, screen, confirm; a stage that fails is the last, so is a missing opponent.
 
         With `only_if_faster` a screen that does not look better than the opponent ends it.
         """
-        built_result = self.build(solution)
-        seconds = built_result.seconds
         digest = solution_digest(solution)
-        if built_result.artifact is None:
-            return self._outcome(digest, built_result, seconds)
-        built = Built(solution=digest, artifact=built_result.artifact)
-        checked = self.check(built, bounds)
-        seconds += checked.seconds
-        if checked.status is not Status.PASSED or through is Stage.CHECK:
-            return self._outcome(digest, checked, seconds, built)
-        screened = self.measure(Stage.SCREEN, built, opponent, bounds)
-        seconds += screened.seconds
-        ratio = comparison_of(screened)
-        goes_on = ratio is not None and (not only_if_faster or ratio.ratio > SCREEN_PROMOTES_ABOVE)
-        if not goes_on or through is Stage.SCREEN:
-            return self._outcome(digest, screened, seconds, built, screened)
-        confirmed = self.measure(Stage.CONFIRM, built, opponent, bounds)
-        seconds += confirmed.seconds
-        return self._outcome(digest, confirmed, seconds, built, screened, confirmed)
-
-    def _outcome(
-        self,
-        solution: Digest,
-        last: StageResult,
-        seconds: float,
-        built: Built | None = None,
-        screen: StageResult | None = None,
-        confirm: StageResult | None = None,
-    ) -> Outcome:
-        return Outcome(
-            solution=solution,
-            stage=last.stage,
-            status=last.status,
-            log=last.log,
-            artifact=built.artifact if built else None,
-            screen=screen,
-            confirm=confirm,
-            result=last,
-            seconds=seconds,
-        )
+        results = [self.build(solution)]
+        built = Outcome(solution=digest, results=tuple(results)).built
+        if built is not None:
+            results.append(self.check(built, bounds))
+            if opponent is not None and _passed(results[-1]) and through is not Stage.CHECK:
+                results.append(self.measure(Stage.SCREEN, built, opponent, bounds))
+                ratio = comparison_of(results[-1])
+                goes_on = ratio is not None and (
+                    not only_if_faster or ratio.ratio > SCREEN_PROMOTES_ABOVE
+                )
+                if goes_on and through is not Stage.SCREEN:
+                    results.append(self.measure(Stage.CONFIRM, built, opponent, bounds))
+        return Outcome(solution=digest, results=tuple(results))
 
     def _stage(
         self,
@@ -234,26 +222,45 @@ class Pipeline:
             measure=measure,
             bounds_ms=tuple(by_workload[w.uuid] for w in chosen) if bounds else (),
         )
-        job = self._scheduler.submit(spec)
+        job = self._submit(spec)
         seq = 0
         while not job.state.final:
             events = self._scheduler.wait(job.id, seq, _POLL_S)
             seq = max([seq, *(event.seq for event in events)])
             job = self._scheduler.get(job.id)
+            self._on_wait()
         if job.state is not JobState.SUCCEEDED or job.result is None:
             raise InfrastructureError(f"{stage} of {key}: {job.error or job.state}")
         return StageResult.model_validate_json(self._blobs.get(job.result))
 
-    def _store(self, solution: Solution) -> Digest:
+    def _submit(self, spec: JobSpec) -> JobRecord:
+        """A job that an earlier process left without a result gets one more key.
+
+        What failed here ends the process, so a failure that `submit` returns is an older one.
+        """
+        job = self._scheduler.submit(spec)
+        number = 1
+        while job.state.final and job.state is not JobState.SUCCEEDED:
+            number += 1
+            again = spec.model_copy(update={"key": f"{spec.key}#{number}"})
+            job = self._scheduler.submit(again)
+        return job
+
+    def store(self, solution: Solution) -> Digest:
         return self._blobs.put(solution.canonical_json().encode())
 
-    def _list_digest(self, workloads: Sequence[Workload] | None) -> Digest:
-        return self._blobs.put(_workload_list(self.public if workloads is None else workloads))
+    def _short_digest(self, workloads: Sequence[Workload] | None) -> str:
+        chosen = self.public if workloads is None else workloads
+        return digest_of(_workload_list(chosen))[:16]
 
 
 def solution_digest(solution: Solution) -> Digest:
     """Of the stored record: what `JobSpec.solution` names."""
     return solution.content_digest()
+
+
+def _passed(result: StageResult) -> bool:
+    return result.status is Status.PASSED
 
 
 def _workload_list(workloads: Sequence[Workload]) -> bytes:

@@ -1,0 +1,130 @@
+"""What is to be beaten: the faster of eager PyTorch and torch.compile of the reference."""
+
+from __future__ import annotations
+
+from agent.attempt import Baseline
+from agent.pipeline import Built, Outcome, Pipeline, latencies_ms, solution_digest
+from problems.errors import ConfigError
+from problems.evaluation import Status
+from problems.problem import Problem
+from problems.score import geometric_mean
+from problems.solution import Language, Solution, SolutionSpec, SourceFile
+from scheduler.job import Stage, StageResult
+
+_COMPILED = """import torch
+from reference import run as reference
+
+run = torch.compile(reference)
+"""
+_MAX_NOTE = 200
+
+
+def eager_solution(problem: Problem) -> Solution:
+    return _solution(problem, "eager", "reference.py::run", ())
+
+
+def compiled_solution(problem: Problem) -> Solution:
+    wrapper = SourceFile(path="compiled.py", content=_COMPILED)
+    return _solution(problem, "torch.compile", "compiled.py::run", (wrapper,))
+
+
+def baseline_solution(problem: Problem, baseline: Baseline) -> Solution:
+    return eager_solution(problem) if baseline.kind == "eager" else compiled_solution(problem)
+
+
+def measure_baseline(pipeline: Pipeline, problem: Problem) -> Baseline:
+    """A screen of compiled against eager decides.
+
+    Raises:
+        ConfigError: the reference itself does not pass.
+    """
+    eager = _build_eager(pipeline, problem)
+    compiled = pipeline.evaluate(
+        compiled_solution(problem), eager, (), through=Stage.SCREEN, only_if_faster=False
+    )
+    ratio = compiled.comparison(Stage.SCREEN)
+    if ratio is None:
+        return _only_eager(pipeline, problem, eager, _why(compiled))
+    compiled_ms = geometric_mean(list(latencies_ms(compiled.last).values()))
+    eager_ms = _opponent_ms(compiled.last)
+    if ratio.ratio < 1:
+        return Baseline(
+            solution=eager.solution,
+            build=eager.artifact,
+            kind="eager",
+            eager_over_compiled=ratio.ratio,
+            latency_ms=eager_ms,
+            eager_ms=eager_ms,
+            compiled_ms=compiled_ms,
+        )
+    return Baseline(
+        solution=compiled.solution,
+        build=compiled.results[0].artifact,
+        kind="torch.compile",
+        eager_over_compiled=ratio.ratio,
+        latency_ms=compiled_ms,
+        eager_ms=eager_ms,
+        compiled_ms=compiled_ms,
+        build_s=compiled.results[0].seconds,
+    )
+
+
+def _build_eager(pipeline: Pipeline, problem: Problem) -> Built:
+    solution = eager_solution(problem)
+    result = pipeline.build(solution)
+    if result.artifact is None:
+        raise ConfigError(f"{problem.name}: the reference cannot be loaded: {_cut(result.log)}")
+    return Built(solution=solution_digest(solution), artifact=result.artifact)
+
+
+def _only_eager(pipeline: Pipeline, problem: Problem, eager: Built, why: str) -> Baseline:
+    """Eager against itself, for its time."""
+    result = pipeline.measure(Stage.SCREEN, eager, eager, ())
+    if result.status is not Status.PASSED:
+        raise ConfigError(
+            f"{problem.name}: the reference does not pass its own workloads "
+            f"({result.status}: {_cut(result.log)}); see: kagent problems check {problem.name}"
+        )
+    eager_ms = geometric_mean(list(latencies_ms(result).values()))
+    return Baseline(
+        solution=eager.solution,
+        build=eager.artifact,
+        kind="eager",
+        eager_over_compiled=None,
+        latency_ms=eager_ms,
+        eager_ms=eager_ms,
+        note=f"torch.compile could not run: {why}",
+    )
+
+
+def _solution(
+    problem: Problem, name: str, entry_point: str, further: tuple[SourceFile, ...]
+) -> Solution:
+    reference = SourceFile(path="reference.py", content=problem.definition.reference)
+    return Solution(
+        name=f"{problem.name}_{name}",
+        definition=problem.definition.name,
+        author="kagent",
+        spec=SolutionSpec(
+            languages=(Language.PYTORCH,),
+            entry_point=entry_point,
+            destination_passing_style=False,
+        ),
+        sources=(reference, *further),
+    )
+
+
+def _opponent_ms(result: StageResult) -> float:
+    performances = [trace.evaluation.performance for trace in result.traces]
+    return geometric_mean([p.opponent_latency_ms for p in performances if p])
+
+
+def _why(compiled: Outcome) -> str:
+    last = compiled.last
+    return f"{last.status} in {last.stage}: {_cut(last.log)}"
+
+
+def _cut(log: str) -> str:
+    """The last line: where Python puts what went wrong."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return lines[-1][:_MAX_NOTE] if lines else "no message"

@@ -1,0 +1,65 @@
+"""What an attempt's numbers mean, in one line that a person or a policy can act on."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from agent.attempt import Attempt
+from problems.evaluation import Status
+from problems.paired import Comparison
+from problems.score import HEADROOM_LIMIT
+from problems.speed_of_light import Bound, WorkloadClass
+
+_ADVICE = {
+    WorkloadClass.MEMORY_BOUND: "move fewer bytes, or move them in wider and more parallel loads",
+    WorkloadClass.COMPUTE_BOUND: "keep the vector or matrix units busy: blocking, registers, SIMD",
+    WorkloadClass.CHAIN: "fuse the operators, so that intermediate results stay in caches",
+    WorkloadClass.SMALL_SHAPE: "fixed costs rule: fewer calls, fewer threads, less set-up",
+}
+_MAX_LINE = 160
+_COMPILER_ERROR = re.compile(r"\S+:\d+(?::\d+)?: (?:fatal )?error: .*")
+
+
+def diagnose(attempt: Attempt, bounds: Sequence[Bound]) -> str:
+    if attempt.status is not Status.PASSED:
+        return f"{attempt.status} in {attempt.stage}: {first_error(attempt.log)}"
+    parts = []
+    comparison = attempt.confirm or attempt.screen
+    if comparison:
+        kind = "confirmed" if attempt.confirm else "screened"
+        parts.append(f"{kind} {speedup_text(comparison)} against its opponent")
+    if attempt.sol_fraction is not None:
+        parts.append(headroom(attempt.sol_fraction, workload_class(bounds)))
+    return "; ".join(parts) or "correct, not measured"
+
+
+def headroom(fraction: float, kind: WorkloadClass | None) -> str:
+    share = f"{fraction:.0%} of the speed of light"
+    if fraction >= HEADROOM_LIMIT or kind is None:
+        return share
+    return f"{share}, {kind}: {_ADVICE[kind]}"
+
+
+def workload_class(bounds: Sequence[Bound]) -> WorkloadClass | None:
+    """The class of most workloads; of equals the first."""
+    counts = Counter(bound.workload_class for bound in bounds)
+    return counts.most_common(1)[0][0] if counts else None
+
+
+def speedup_text(comparison: Comparison) -> str:
+    if comparison.verdict is None:
+        return f"{comparison.ratio:.2f}×"
+    return f"{comparison.ratio:.2f}× ({comparison.low:.2f} to {comparison.high:.2f})"
+
+
+def first_error(log: str) -> str:
+    """The compiler's first error with its place; of a Python traceback the last line."""
+    error = _COMPILER_ERROR.search(log)
+    if error:
+        return error[0][:_MAX_LINE]
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    if not lines:
+        return "no message"
+    return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:_MAX_LINE]
