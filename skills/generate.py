@@ -18,7 +18,7 @@ TILE_COLUMNS = 4096
 """Columns of one task where rows are cut: a multiple of every vector width."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class RowProgram:
     """A graph that can run row by row, with its template."""
 

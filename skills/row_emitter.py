@@ -180,7 +180,7 @@ class RowEmitter:
         for node in each.stores:
             writer.store(node)
         begin, stop = _columns(start), _columns(end)
-        piece = f"{begin}, {stop}" if (start, end) != (0, 1) else "from, to"
+        piece = f"{begin}, {stop}" if (start, end) != (Fraction(0), Fraction(1)) else "from, to"
         return [
             "  {",
             "    const auto step = [&](auto tail, int64_t c, int count) {",
