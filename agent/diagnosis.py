@@ -55,7 +55,11 @@ def speedup_text(comparison: Comparison) -> str:
 
 
 def first_error(log: str) -> str:
-    """The compiler's first error with its place; of a Python traceback the last line."""
+    """The compiler's first error with its place; of a Python traceback the last line.
+
+    Without control characters: it is hostile text on its way to a terminal.
+    """
+    log = "".join(c if c.isprintable() or c == "\n" else " " for c in log)
     error = _COMPILER_ERROR.search(log)
     if error:
         return error[0][:_MAX_LINE]

@@ -16,7 +16,7 @@ from problems.speed_of_light import Bound
 from problems.workload import Workload
 from sandbox.blob_store import BlobStore
 from sandbox.sandbox import Limits
-from scheduler.job import JobRecord, JobSpec, JobState, MeasureSpec, Stage, StageResult
+from scheduler.job import JobSpec, JobState, MeasureSpec, Stage, StageResult
 from scheduler.scheduler import Scheduler
 
 SCREEN_PROMOTES_ABOVE = 1.003
@@ -222,7 +222,7 @@ class Pipeline:
             measure=measure,
             bounds_ms=tuple(by_workload[w.uuid] for w in chosen) if bounds else (),
         )
-        job = self._submit(spec)
+        job = self._scheduler.submit(spec)
         seq = 0
         while not job.state.final:
             events = self._scheduler.wait(job.id, seq, _POLL_S)
@@ -232,19 +232,6 @@ class Pipeline:
         if job.state is not JobState.SUCCEEDED or job.result is None:
             raise InfrastructureError(f"{stage} of {key}: {job.error or job.state}")
         return StageResult.model_validate_json(self._blobs.get(job.result))
-
-    def _submit(self, spec: JobSpec) -> JobRecord:
-        """A job that an earlier process left without a result gets one more key.
-
-        What failed here ends the process, so a failure that `submit` returns is an older one.
-        """
-        job = self._scheduler.submit(spec)
-        number = 1
-        while job.state.final and job.state is not JobState.SUCCEEDED:
-            number += 1
-            again = spec.model_copy(update={"key": f"{spec.key}#{number}"})
-            job = self._scheduler.submit(again)
-        return job
 
     def store(self, solution: Solution) -> Digest:
         return self._blobs.put(solution.canonical_json().encode())

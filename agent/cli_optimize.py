@@ -1,0 +1,301 @@
+"""`kagent optimize`: one run from its start or its journal to its end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from agent import console, events
+from agent.attempt import Phase, RunState
+from agent.budget import budget_of
+from agent.cli_build import (
+    check_target,
+    environment,
+    machine_of,
+    memory_of,
+    open_pipeline,
+    policy_of,
+)
+from agent.config import RunConfig, load_config, save_config, saved_config
+from agent.controller import Controller
+from agent.home import Home, write_secret
+from agent.journal import Journal, read_state
+from agent.judge import Judge
+from agent.pipeline import Pipeline
+from agent.recall_context import cpu_architecture
+from agent.report import write_report
+from agent.run import Parts, Run
+from agent.trials import Trials
+from problems.catalog import load_problem
+from problems.errors import ConfigError, InfrastructureError
+from problems.record import digest_of
+from sandbox.blob_store import BlobStore
+
+_SEED_BYTES = 32
+_PLAIN_LINES_EVERY_S = 15.0
+
+
+def start_run(
+    home: Home, problem_spec: str, assignments: Sequence[str], options: dict[str, Any]
+) -> str:
+    """Everything that a user can get wrong is found before anything is written.
+
+    Raises:
+        ConfigError: unknown problem, target, key or value.
+    """
+    config = load_config(home.config, assignments, options)
+    problem = load_problem(problem_spec)
+    check_target(problem, config.target)
+    run = home.new_run(problem.name)
+    folder = home.runs / run
+    save_config(config, folder / "config.json")
+    seed = os.urandom(_SEED_BYTES)
+    write_secret(folder / "judge.seed", seed)
+    with _journal(folder) as journal:
+        journal.append(
+            events.RunStarted(
+                run=run,
+                problem=problem,
+                target=config.target,
+                policy=policy_of(config).name,
+                total_s=config.total_s,
+                seed_sha256=digest_of(seed),
+            )
+        )
+    return run
+
+
+def check_resume(home: Home, run: str, problem_spec: str | None, changes: Sequence[object]) -> str:
+    """The run's full name.
+
+    Raises:
+        ConfigError: no such run, it is over, or it is asked to be another one.
+    """
+    folder = home.find_run(run)
+    state = read_state(folder)
+    if state.phase is Phase.FINISHED:
+        raise ConfigError(f"{folder.name}: is finished; see it with: kagent runs show {run}")
+    if problem_spec is not None and load_problem(problem_spec).name != state.problem.name:
+        raise ConfigError(f"{folder.name}: works on {state.problem.name}, not on {problem_spec}")
+    if any(changes):
+        raise ConfigError(
+            f"{folder.name}: a resumed run keeps its configuration and the rest of its time; "
+            "give no other options with --resume"
+        )
+    return folder.name
+
+
+def go_on(home: Home, run: str, terminal: Console) -> RunState:
+    """From where the journal ends to the end of the run.
+
+    Raises:
+        ConfigError: another process is at work on it.
+        InfrastructureError: the machine failed; it can be resumed.
+    """
+    folder = home.runs / run
+    config = saved_config(folder / "config.json")
+    with _journal(folder) as journal:
+        state = journal.state
+        progress = Progress(terminal, journal, config)
+        with (
+            open_pipeline(home, run, state.problem, config, progress.tick) as pipeline,
+            memory_of(home, config) as memory,
+            progress,
+        ):
+            parts = Parts(
+                journal=journal,
+                pipeline=pipeline,
+                policy=policy_of(config),
+                trials=Trials(pipeline, Controller(state.problem, state.target, pipeline.solution)),
+                judge=Judge(pipeline, _seed(folder, state), config.hidden_workloads),
+                memory=memory,
+                hardware=lambda: machine_of(home, pipeline),
+                architecture=cpu_architecture(),
+                report=lambda state: _report(folder, state, pipeline),
+                clock=time.time,
+                hidden_workloads=config.hidden_workloads,
+                watch=progress.watch,
+            )
+            return Run(parts).finish()
+
+
+def _journal(folder: Path) -> Journal:
+    return Journal(folder, time.time, time.monotonic)
+
+
+def _seed(folder: Path, state: RunState) -> bytes:
+    path = folder / "judge.seed"
+    try:
+        seed = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {error.strerror}; without it the run cannot be judged"
+        ) from None
+    if digest_of(seed) != state.seed_sha256:
+        raise ConfigError(f"{path}: is not the seed whose hash the run journaled at its start")
+    return seed
+
+
+def _report(folder: Path, state: RunState, pipeline: Pipeline) -> Path:
+    """Also lays out the best solution's sources."""
+    assert state.hardware is not None
+    solution = pipeline.solution(state.best.solution) if state.best else None
+    try:
+        if solution is not None and state.best is not None:
+            target = folder / "solutions" / state.best.solution
+            target.mkdir(parents=True, exist_ok=True)
+            (target / "solution.json").write_text(solution.model_dump_json(indent=2) + "\n")
+            for source in solution.sources:
+                file = target / source.path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(source.content)
+        return write_report(state, state.hardware, environment(), solution, folder / "report.html")
+    except OSError as error:
+        raise InfrastructureError(f"cannot write the report: {error}") from error
+
+
+def render_report_of(home: Home, run: str) -> Path:
+    """Writes `report.html` anew, from the journal alone.
+
+    Raises:
+        ConfigError: no such run, or it has not found its bounds yet.
+    """
+    folder = home.find_run(run)
+    state = read_state(folder)
+    if state.hardware is None:
+        raise ConfigError(f"{folder.name}: stopped before its problem was analyzed; resume it")
+    best = None
+    if state.best is not None:
+        from problems.solution import Solution
+
+        best = Solution.model_validate_json(BlobStore(home.blobs).get(state.best.solution))
+    path = folder / "report.html"
+    try:
+        return write_report(state, state.hardware, environment(), best, path)
+    except OSError as error:
+        raise InfrastructureError(f"cannot write {path}: {error}") from error
+
+
+class Progress:
+    """Shows each new fact of a run once, and one live line; plain lines where there is no terminal.
+
+    A context manager.
+    """
+
+    def __init__(self, terminal: Console, journal: Journal, config: RunConfig) -> None:
+        self._terminal = terminal
+        self._journal = journal
+        self._config = config
+        self._shown: set[str] = set()
+        self._attempts = 0
+        self._last_plain_s = 0.0
+        self._live = Live(
+            Text(""), console=terminal, refresh_per_second=4, transient=True, auto_refresh=False
+        )
+
+    def __enter__(self) -> Progress:
+        state = self._journal.state
+        cores = f"{len(os.sched_getaffinity(0))} cores, {console.seconds_text(state.total_s)}"
+        self._terminal.print(console.heading(state.problem, state.target, cores))
+        self._terminal.print(console.fact("run", state.run))
+        self._attempts = len(state.attempts)
+        if state.attempts:
+            spent = console.seconds_text(state.spent_s)
+            text = f"after {self._attempts} attempts and {spent}"
+            self._terminal.print(console.fact("resumed", text))
+        if self._terminal.is_terminal:
+            self._live.start()
+        self.watch(state)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._terminal.is_terminal:
+            self._live.stop()
+
+    def tick(self) -> None:
+        """While a job runs: keeps the clock of the run and the line that shows it."""
+        self._journal.heartbeat()
+        self._line(self._journal.state)
+
+    def watch(self, state: RunState) -> None:
+        self._fact("analysis", bool(state.bounds), lambda: console.analysis_lines(state))
+        self._fact("recall", state.context is not None, lambda: console.recall_lines(state))
+        self._fact("baseline", state.baseline is not None, lambda: console.baseline_line(state))
+        for notice in state.notices:
+            self._fact(f"note {notice}", True, partial(console.fact, "note", notice))
+        if not self._terminal.is_terminal:
+            for attempt in state.attempts[self._attempts :]:
+                self._terminal.print(f"  {console.attempt_line(state, attempt)}", markup=False)
+            self._attempts = len(state.attempts)
+        self._line(state)
+
+    def _fact(self, name: str, known: bool, render: Callable[[], Any]) -> None:
+        if known and name not in self._shown:
+            self._shown.add(name)
+            self._terminal.print(render())
+
+    def _line(self, state: RunState) -> None:
+        spent_s = self._journal.active_s
+        line = console.progress_line(
+            state, budget_of(state, spent_s, self._config.hidden_workloads)
+        )
+        if self._terminal.is_terminal:
+            text = Text(f"  {line}", style="bold", no_wrap=True, overflow="ellipsis")
+            self._live.update(text, refresh=True)
+        elif spent_s - self._last_plain_s >= _PLAIN_LINES_EVERY_S:
+            self._last_plain_s = spent_s
+            self._terminal.print(f"  {line}", markup=False)
+
+
+def as_json(state: RunState) -> dict[str, object]:
+    """The stable keys of `kagent optimize --json`."""
+    best, judge = state.best, state.judge
+    ratio = best.against_baseline if best else None
+    return {
+        "run": state.run,
+        "problem": state.problem.name,
+        "target": state.target.value,
+        "status": status_of(state),
+        "best": {
+            "solution": best.solution,
+            "language": best.language.value,
+            "speedup": ratio.ratio,
+            "speedup_low": ratio.low,
+            "speedup_high": ratio.high,
+            "sol_fraction": best.sol_fraction,
+        }
+        if best and ratio
+        else None,
+        "attempts": len(state.attempts),
+        "judge": {
+            "passed": judge.passed,
+            "public_speedup": judge.public_speedup,
+            "private_speedup": judge.private_speedup,
+            "private_low": judge.private_low,
+            "private_high": judge.private_high,
+            "workloads": judge.workloads,
+        }
+        if judge
+        else None,
+        "lessons": list(state.lessons_written or ()),
+        "seconds": state.spent_s,
+        "first_valid_s": state.first_valid_s,
+        "report": state.report,
+    }
+
+
+def status_of(state: RunState) -> str:
+    """`passed`, `judge_failed`, `no_speedup`, or `unfinished`."""
+    if state.phase is not Phase.FINISHED:
+        return "unfinished"
+    if state.best is None:
+        return "no_speedup"
+    return "judge_failed" if state.judge is not None and not state.judge.passed else "passed"
