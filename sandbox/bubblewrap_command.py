@@ -159,6 +159,7 @@ class BubblewrapCommand:
             "TMPDIR": "/tmp",
             "LANG": "C.UTF-8",
             "OMP_NUM_THREADS": str(limits.cores),
+            "OMP_PROC_BIND": "true",
             "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",
             "PYTHONDONTWRITEBYTECODE": "1",
             **self._passed_on,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ _VOID_RATIO = 1.5
 """Two observations of the same side in a block that differ by more void it: a burst of other
 load. The block is measured again, at most as many times as there are blocks."""
 _MUTATIONS = 4
+_SETTLE_S = 5e-4
 _SHORTEST_S = 1e-8
 SOLUTION, OPPONENT = 0, 1
 
@@ -221,6 +223,7 @@ class PairedTiming:
             self._cold.evict(address, size)
         probe = self._buffers.probe(side, len(contents) - 1, self._random)
         self._tell(side, session.resume)
+        _let_settle()
         seconds = float(self._tell(side, session.run, probe))
         self._tell(side, session.stop)
         return seconds, probe
@@ -280,6 +283,17 @@ class PairedTiming:
             if not bool(((x - y).abs_() <= allowed).all()):
                 return False
         return True
+
+
+def _let_settle() -> None:
+    """Until the side's threads, which were stopped while they spun, run again on their cores.
+
+    Without it a core that had halted took 0.2 to 3.5 ms to take up its thread (2-core virtual
+    machine, 2026-12-01). Not a sleep: that would halt this core as well.
+    """
+    end = time.perf_counter() + _SETTLE_S
+    while time.perf_counter() < end:
+        pass
 
 
 def _copy_rolled(view: torch.Tensor, value: torch.Tensor, shift: int) -> None:
