@@ -258,7 +258,7 @@ def _workload_list(workloads: Sequence[Workload]) -> bytes:
 LIMITS = {
     Stage.ANALYZE: Limits(wall_s=60, memory_bytes=4 << 30),
     Stage.CEILINGS: Limits(wall_s=60, memory_bytes=4 << 30),
-    Stage.BUILD: Limits(wall_s=60, memory_bytes=4 << 30, result_bytes=32 << 20),
+    Stage.BUILD: Limits(wall_s=120, memory_bytes=4 << 30, result_bytes=128 << 20),
     Stage.CHECK: Limits(wall_s=60, memory_bytes=8 << 30),
     Stage.SCREEN: Limits(wall_s=120, memory_bytes=8 << 30),
     Stage.CONFIRM: Limits(wall_s=300, memory_bytes=8 << 30),

@@ -41,7 +41,7 @@ class PytorchBuilder:
         with tarfile.open(artifact, "w") as packed:
             packed.add(sources, "sources")
             if _COMPILE_CACHE.is_dir():
-                packed.add(_COMPILE_CACHE, "inductor")
+                packed.add(_COMPILE_CACHE, "inductor", filter=_without_headers)
         return report
 
     def _warm_compiler(self, plan: dict[str, Any], sources: Path) -> str:
@@ -92,6 +92,11 @@ class PytorchBuilder:
                     output.copy_(result)
 
         return invoke_destination if plan["destination_passing_style"] else invoke_returning
+
+
+def _without_headers(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Precompiled headers are of no use at call time, and 100 MB."""
+    return None if member.name.endswith(".gch") else member
 
 
 class ShapeError(Exception):
