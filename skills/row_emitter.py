@@ -90,7 +90,7 @@ class RowEmitter:
 
     def _plan_keeps(self, passes: list[Pass]) -> None:
         """A costly value that a later pass needs again is kept in a buffer of the row."""
-        seen = [self._vectors(each) for each in passes]
+        seen = [self.vectors(each) for each in passes]
         for i, each in enumerate(passes):
             later = set().union(*seen[i + 1 :]) if i + 1 < len(passes) else set()
             shared = {n for n in seen[i] & later if self._cost(n) > 0}
@@ -98,7 +98,7 @@ class RowEmitter:
             earlier = {n for p in passes[:i] for n in p.keeps}
             each.keeps = sorted(shared - inner - earlier)
 
-    def _vectors(self, each: Pass) -> set[int]:
+    def vectors(self, each: Pass) -> set[int]:
         found: set[int] = set()
         todo = [i for s in each.statistics for i in self.graph.node(s).inputs] + each.stores
         while todo:
@@ -179,6 +179,8 @@ class RowEmitter:
             writer.keep(node)
         for node in each.stores:
             writer.store(node)
+        if each is self.passes[-1] and (start, end) == (Fraction(0), Fraction(1)):
+            writer.bring_next_row()
         begin, stop = _columns(start), _columns(end)
         piece = f"{begin}, {stop}" if (start, end) != (Fraction(0), Fraction(1)) else "from, to"
         return [
@@ -234,7 +236,7 @@ class RowEmitter:
     def _scalar(self, node: int) -> str:
         name = self.graph.input_name(node)
         if name is not None:
-            return f"value_of(a.{name}[{self._row_base(node)}])"
+            return f"value_of(a.{name}[{self.row_base(node)}])"
         if base_name(self.graph.node(node).op) == "gather":
             source, index = self.graph.node(node).inputs
             return self.scalar_at(source, f"inside(s{index}, columns)")
@@ -248,7 +250,7 @@ class RowEmitter:
             return f"s{node}"
         name = graph.input_name(node)
         if name is not None:
-            return f"value_of(a.{name}[{self._row_base(node)} + {column}])"
+            return f"value_of(a.{name}[{self.row_base(node)} + {column}])"
         if base_name(graph.node(node).op) in ("cat", "slice"):
             raise Refused("one element is taken of a row that was put together")
         operands = [self.scalar_at(i, column) for i in graph.node(node).inputs]
@@ -258,10 +260,10 @@ class RowEmitter:
         lines = []
         for output, name in zip(self.graph.outputs, self.graph.definition.outputs, strict=True):
             if not self.graph.is_vector(output):
-                lines.append(f"  set(a.{name}[{self._row_base(output)}], s{output});")
+                lines.append(f"  set(a.{name}[{self.row_base(output)}], s{output});")
         return lines
 
-    def _row_base(self, node: int) -> str:
+    def row_base(self, node: int) -> str:
         """Where the row's part of a tensor begins, in elements."""
         labels = [label for label in self.graph.labels[node] if label is not None]
         leading = [label for label in labels if label != COLUMN]
@@ -274,7 +276,7 @@ class RowEmitter:
         return " + ".join(reversed(strides)) or "0"
 
     def row_pointer(self, node: int, name: str) -> str:
-        return f"a.{name} + {self._row_base(node)}"
+        return f"a.{name} + {self.row_base(node)}"
 
 
 class _ColumnWriter:
@@ -318,6 +320,16 @@ class _ColumnWriter:
         value = self._value(node, Fraction(0))
         pointer = self._emitter.row_pointer(node, name)
         self.lines.append(f"store<TAIL, STREAMED>({pointer} + {self._column()}, {value}, count);")
+
+    def bring_next_row(self) -> None:
+        """Of the inputs whose rows lie behind one another and are read in the first pass."""
+        first = self._emitter.passes[0]
+        if first is self._pass:
+            return
+        for node in sorted(self._emitter.vectors(first)):
+            name = self._graph.input_name(node)
+            if name is not None and self._emitter.row_base(node) == "row * columns":
+                self.lines.append(f"bring(a.{name} + (row + 1) * columns + {self._column()});")
 
     def _column(self, shift: Fraction = Fraction(0)) -> str:
         """`c` counts from the piece's start in the whole row."""

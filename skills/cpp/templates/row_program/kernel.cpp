@@ -9,6 +9,7 @@
 constexpr int VECTOR_BYTES = 64;
 constexpr int STREAM = 1;
 constexpr int PREFETCH_BYTES = 2048;
+constexpr int NEXT_ROW = 1;
 constexpr int UNROLL = 2;
 constexpr int KEEP = 1;
 constexpr int SERIAL_BELOW = 32768;
@@ -325,40 +326,53 @@ COMPARISON(>=)
 COMPARISON(==)
 COMPARISON(!=)
 
-// exp: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2], 2 ulp of float32 over the whole range.
-template <typename I, typename F>
-INLINE F exponential_of(F x, F n, I whole) {
-  x = x - n * 0.693147182464599609375f;
-  F y = x * 1.3888889e-3f + 8.3333333e-3f;
-  y = y * x + 4.1666667e-2f;
-  y = y * x + 1.6666667e-1f;
-  y = y * x + 0.5f;
-  y = y * x + 1.0f;
-  y = y * x + 1.0f;
-  whole = (whole + 127) << 23;
-  F scale;
-  __builtin_memcpy(&scale, &whole, sizeof scale);
-  return y * scale;
-}
-INLINE I32 nearest(F32 x) {
-  const F32 half = (F32)(((I32)x & int32_t(0x80000000)) | 0x3f000000);
-  return __builtin_convertvector(x + half, I32);
+// exp: 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]; relative error below 2e-7.
+template <typename F>
+INLINE F exponential_of(F r) {
+  F y = r * 8.31281e-3f + 4.189024e-2f;
+  y = y * r + 1.6667112e-1f;
+  y = y * r + 4.9999231e-1f;
+  y = y * r + 1.0f;
+  return y * r + 1.0f;
 }
 INLINE F32 exponential(F32 x) {
-  x = smallest(largest(x, splat(-87.3f)), splat(88.3f));
-  const I32 whole = nearest(x * 1.44269504088896f);
-  return exponential_of(x, __builtin_convertvector(whole, F32), whole);
+  x = largest(x, splat(-87.3f));
+#if defined(__AVX512F__)
+  if constexpr (WIDTH == 64) {
+    F32 n, y = x * 1.44269504088896f;
+    asm("vrndscaleps $8, %1, %0" : "=v"(n) : "v"(y));
+    y = exponential_of(x - n * 0.693147182464599609375f);
+    asm("vscalefps %1, %0, %0" : "+v"(y) : "v"(n));
+    return y;
+  }
+#endif
+  x = smallest(x, splat(88.3f));
+  const F32 y = x * 1.44269504088896f;
+  const F32 half = (F32)(((I32)y & int32_t(0x80000000)) | 0x3f000000);
+  const I32 n = __builtin_convertvector(y + half, I32);
+  const F32 r = x - __builtin_convertvector(n, F32) * 0.693147182464599609375f;
+  return exponential_of(r) * (F32)((n + 127) << 23);
 }
 INLINE Pair exponential(Pair x) { return {exponential(x.a), exponential(x.b)}; }
-INLINE float exponential(float x) {
-  x = smallest(largest(x, -87.3f), 88.3f);
-  const int32_t whole = int32_t(x * 1.44269504088896f + (x < 0 ? -0.5f : 0.5f));
-  return exponential_of(x, float(whole), whole);
+INLINE float exponential(float x) { return __builtin_expf(x); }
+// 1 / x for 1 <= x < 1e38: an estimate and one step of Newton's are faster than a division.
+INLINE F32 quick_inverse(F32 x) {
+#if defined(__AVX512F__)
+  if constexpr (WIDTH == 64) {
+    F32 y;
+    asm("vrcp14ps %1, %0" : "=v"(y) : "v"(x));
+    return y * (2.0f - x * y);
+  }
+#endif
+  return 1.0f / x;
 }
+INLINE Pair sigmoid(Pair x) {
+  const Pair d = exponential(smallest(-x, 87.0f)) + 1.0f;
+  return {quick_inverse(d.a), quick_inverse(d.b)};
+}
+INLINE float sigmoid(float x) { return 1.0f / (__builtin_expf(-x) + 1.0f); }
 template <typename T>
-INLINE T sigmoid(T x) { return 1.0f / (exponential(-x) + 1.0f); }
-template <typename T>
-INLINE T silu(T x) { return x / (exponential(-x) + 1.0f); }
+INLINE T silu(T x) { return x * sigmoid(x); }
 template <typename T>
 INLINE T tanh_of(T x) {
   x = smallest(largest(x, -9.0f), 9.0f);
@@ -430,6 +444,13 @@ INLINE void ahead(const T *in) {
     for (int line = 0; line < int(sizeof(T)) * STEP; line += 64)
       __builtin_prefetch((const char *)in + PREFETCH_BYTES + line);
 }
+// While the last pass computes, the memory is idle: it can bring the next row's elements.
+template <typename T>
+INLINE void bring(const T *in) {
+  if constexpr (NEXT_ROW)
+    for (int line = 0; line < int(sizeof(T)) * STEP; line += 64)
+      __builtin_prefetch((const char *)in + line);
+}
 template <bool TAIL, bool FIRST>
 INLINE Pair load(const bf16 *in, int count) {
   const uint16_t *from = (const uint16_t *)in;
@@ -476,16 +497,17 @@ INLINE void store(half *out, Pair x, int count) {
   store_f32<false>(wide, x);
   for (int i = 0; i < (TAIL ? count : STEP); i++) set(out[i], wide[i]);
 }
-// Round to nearest even in fp8 e4m3fn; beyond 464 it is NaN, as torch's cast gives.
+// Round to nearest even in fp8 e4m3fn; beyond 464 it is NaN, as torch's cast gives. Adding 2^20
+// times the power of two below |x| (2^-6 for smaller ones) leaves the 3 bits that fp8 keeps, rounded,
+// at the end of the sum: they count up from the exponent's code, into the next one if they carry.
 INLINE I32 fp8_bits(F32 x) {
-  const I32 bits = (I32)x, sign = (bits >> 24) & 0x80, size = bits & 0x7fffffff;
-  const I32 normal = ((size + 0x7ffff + ((size >> 20) & 1)) >> 20) - (120 << 3);
-  const I32 tiny = (I32)((F32)size + 16384.0f) - 0x46800000;  // in units of 2^-9
-  const I32 small = size < 0x3c800000;                        // below 2^-6
-  I32 code = (small & tiny) | (~small & normal);
-  const I32 over = size > 0x43e80000;
-  code = (over & 0x7f) | (~over & code);
-  return code | sign;
+  const F32 size = smallest(absolute(x), splat(512.0f));
+  const I32 exponent = (I32)largest(size, splat(0.015625f)) & 0x7f800000;
+  const I32 magic = exponent + (20 << 23);
+  const I32 steps = (I32)(size + (F32)magic) - magic;
+  const I32 code = steps + (exponent >> 20) - (121 << 3);
+  const I32 over = code > 0x7f;
+  return ((over & 0x7f) | (~over & code)) | ((I32)x >> 24 & 0x80);
 }
 template <bool TAIL, bool STREAMED>
 INLINE void store(fp8 *out, Pair x, int count) {
@@ -565,6 +587,7 @@ static void run_row(const Arguments &a, int64_t row, int64_t from, int64_t to) {
       const auto v8 = same(v7);
       const auto v9 = (v1 * v8);
       store<TAIL, STREAMED>(a.output + row * columns + c, v9, count);
+      bring(a.hidden_states + (row + 1) * columns + c);
     };
     over_columns(from, to, step);
   }
