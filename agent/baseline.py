@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.attempt import Baseline
+from agent.diagnosis import first_error
 from agent.pipeline import Built, Outcome, Pipeline, latencies_ms, solution_digest
 from problems.errors import ConfigError
 from problems.evaluation import Status
@@ -16,7 +17,6 @@ from reference import run as reference
 
 run = torch.compile(reference)
 """
-_MAX_NOTE = 200
 
 
 def eager_solution(problem: Problem) -> Solution:
@@ -73,7 +73,9 @@ def _build_eager(pipeline: Pipeline, problem: Problem) -> Built:
     solution = eager_solution(problem)
     result = pipeline.build(solution)
     if result.artifact is None:
-        raise ConfigError(f"{problem.name}: the reference cannot be loaded: {_cut(result.log)}")
+        raise ConfigError(
+            f"{problem.name}: the reference cannot be loaded: {first_error(result.log)}"
+        )
     return Built(solution=solution_digest(solution), artifact=result.artifact)
 
 
@@ -83,7 +85,8 @@ def _only_eager(pipeline: Pipeline, problem: Problem, eager: Built, why: str) ->
     if result.status is not Status.PASSED:
         raise ConfigError(
             f"{problem.name}: the reference does not pass its own workloads "
-            f"({result.status}: {_cut(result.log)}); see: kagent problems check {problem.name}"
+            f"({result.status}: {first_error(result.log)}); see: kagent problems check "
+            f"{problem.name}"
         )
     eager_ms = geometric_mean(list(latencies_ms(result).values()))
     return Baseline(
@@ -121,10 +124,4 @@ def _opponent_ms(result: StageResult) -> float:
 
 def _why(compiled: Outcome) -> str:
     last = compiled.last
-    return f"{last.status} in {last.stage}: {_cut(last.log)}"
-
-
-def _cut(log: str) -> str:
-    """The last line: where Python puts what went wrong."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return lines[-1][:_MAX_NOTE] if lines else "no message"
+    return f"{last.status} in {last.stage}: {first_error(last.log)}"

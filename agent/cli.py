@@ -78,7 +78,10 @@ def optimize(
     except KeyboardInterrupt:
         print(f"stopped; go on with: kagent optimize --resume {run}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-    show(cli_optimize.as_json(state) if as_json else cli_runs.result(state))
+    if as_json:
+        show(cli_optimize.as_json(state))
+    else:
+        show(cli_runs.result(state, cli_optimize.lesson_titles(home, state)))
     raise typer.Exit(PASSED if cli_optimize.status_of(state) == "passed" else FAILED)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import metadata
 
 from agent.config import RunConfig
+from agent.environment import cores, environment, machine_name
 from agent.home import Home
 from agent.ladder import first_rung
 from agent.pipeline import Pipeline
@@ -17,18 +17,20 @@ from memory.local_memory import LocalMemory
 from memory.memory import Memory
 from problems.admission import AdmissionReport
 from problems.errors import ConfigError, InfrastructureError
-from problems.evaluation import Environment
 from problems.hardware import Hardware, cpu_hardware
 from problems.machine import load_machine, save_machine
 from problems.problem import Problem, Target
 from sandbox.blob_store import BlobStore
 from sandbox.bubblewrap_sandbox import BubblewrapSandbox
-from sandbox.guest.ceilings import hardware_name
 from scheduler.admit import admit
 from scheduler.guest_executor import GuestExecutor
 from scheduler.local_scheduler import LocalScheduler
 
-_LIBRARIES = ("kagent", "torch")
+BUSY_SHARE = 0.75
+"""Of the cores: a load average above it means that others disturb a measurement."""
+
+
+def _ignore(notice: str) -> None: ...
 
 
 def check_target(problem: Problem, target: Target) -> None:
@@ -63,13 +65,17 @@ def open_pipeline(
     problem: Problem,
     config: RunConfig,
     on_wait: Callable[[], None] = lambda: None,
+    notify: Callable[[str], None] = _ignore,
 ) -> Iterator[Pipeline]:
-    """
+    """`notify` is told what is weaker here than it should be.
+
     Raises:
         InfrastructureError: no sandbox, or the scheduler's journal cannot be used.
     """
     blobs = BlobStore(home.blobs)
     with open_sandbox(home, blobs) as sandbox:
+        for note in sandbox.isolation_notes:
+            notify(note)
         executor = GuestExecutor(sandbox, blobs, environment(), config.call_timeout_s)
         with LocalScheduler(home.scheduler_journal, blobs, executor, run) as scheduler:
             yield Pipeline(scheduler, blobs, run, problem, config.target, on_wait)
@@ -86,14 +92,8 @@ def check_problem(home: Home, problem: Problem) -> AdmissionReport:
         return admit(problem, sandbox, blobs)
 
 
-def environment() -> Environment:
-    """What every trace says about this machine."""
-    libs = {name: metadata.version(name) for name in _LIBRARIES}
-    return Environment(hardware=hardware_name(), libs=libs)
-
-
-def machine_of(home: Home, pipeline: Pipeline) -> Hardware:
-    """From `machine.json`, else measured now and kept.
+def machine_of(home: Home, pipeline: Pipeline, notify: Callable[[str], None] = _ignore) -> Hardware:
+    """From `machine.json`, else measured now and kept; `notify` is told if others were at work.
 
     Raises:
         InfrastructureError: the ceilings could not be measured or saved.
@@ -101,13 +101,19 @@ def machine_of(home: Home, pipeline: Pipeline) -> Hardware:
     known = load_machine(home.machine)
     if known is not None:
         return known
+    load = os.getloadavg()[0]
+    if load > BUSY_SHARE * cores():
+        notify(
+            f"the ceilings were measured at a load average of {load:.1f} on {cores()} cores, so "
+            f"they may be too low; to measure again on an idle machine: rm {home.machine}"
+        )
     result = pipeline.ceilings()
     if result.ceilings is None or result.hardware_name is None:
         raise InfrastructureError(f"the ceilings could not be measured: {result.log}")
     hardware = cpu_hardware(
         result.ceilings,
-        name=result.hardware_name,
-        cores=len(os.sched_getaffinity(0)),
+        name=machine_name(),
+        cores=result.cores or cores(),
         cache_bytes=result.cache_bytes or 0,
         launch_overhead_us=result.launch_overhead_us or 0.0,
     )

@@ -12,10 +12,11 @@ from rich.text import Text
 from agent import console
 from agent.attempt import Baseline
 from agent.baseline import measure_baseline
-from agent.cli_build import check_target, environment, machine_of, open_pipeline
+from agent.cli_build import check_target, machine_of, open_pipeline
 from agent.config import RunConfig
 from agent.controller import Controller
 from agent.diagnosis import first_error, speedup_text
+from agent.environment import environment
 from agent.home import Home
 from agent.pipeline import Built, Pipeline, comparison_of, sol_fraction
 from agent.solution_file import load_solution

@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
-from agent import console, events
+from agent import events
 from agent.attempt import Phase, RunState
-from agent.budget import budget_of
 from agent.cli_build import (
     check_target,
-    environment,
     machine_of,
     memory_of,
+    open_memory,
     open_pipeline,
     policy_of,
 )
-from agent.config import RunConfig, load_config, save_config, saved_config
+from agent.config import load_config, save_config, saved_config
 from agent.controller import Controller
+from agent.environment import environment
 from agent.home import Home, write_secret
 from agent.journal import Journal, read_state
 from agent.judge import Judge
 from agent.pipeline import Pipeline
+from agent.progress import Progress
 from agent.recall_context import cpu_architecture
 from agent.report import write_report
 from agent.run import Parts, Run
@@ -40,7 +38,6 @@ from problems.record import digest_of
 from sandbox.blob_store import BlobStore
 
 _SEED_BYTES = 32
-_PLAIN_LINES_EVERY_S = 15.0
 
 
 def start_run(
@@ -104,9 +101,15 @@ def go_on(home: Home, run: str, terminal: Console) -> RunState:
     config = saved_config(folder / "config.json")
     with _journal(folder) as journal:
         state = journal.state
+
+        def note(notice: str) -> None:
+            """Each once, however often the run is resumed."""
+            if notice not in journal.state.notices:
+                progress.watch(journal.append(events.Noted(notice=notice)))
+
         progress = Progress(terminal, journal, config)
         with (
-            open_pipeline(home, run, state.problem, config, progress.tick) as pipeline,
+            open_pipeline(home, run, state.problem, config, progress.tick, note) as pipeline,
             memory_of(home, config) as memory,
             progress,
         ):
@@ -117,7 +120,7 @@ def go_on(home: Home, run: str, terminal: Console) -> RunState:
                 trials=Trials(pipeline, Controller(state.problem, state.target, pipeline.solution)),
                 judge=Judge(pipeline, _seed(folder, state), config.hidden_workloads),
                 memory=memory,
-                hardware=lambda: machine_of(home, pipeline),
+                hardware=lambda: machine_of(home, pipeline, note),
                 architecture=cpu_architecture(),
                 report=lambda state: _report(folder, state, pipeline),
                 clock=time.time,
@@ -184,80 +187,24 @@ def render_report_of(home: Home, run: str) -> Path:
         raise InfrastructureError(f"cannot write {path}: {error}") from error
 
 
-class Progress:
-    """Shows each new fact of a run once, and one live line; plain lines where there is no terminal.
+def lesson_titles(home: Home, state: RunState) -> dict[str, str]:
+    """Of the lessons that the run wrote."""
+    if not state.lessons_written:
+        return {}
+    with open_memory(home) as memory:
+        return {lesson.id: lesson.title for lesson in memory.lessons()}
 
-    A context manager.
-    """
 
-    def __init__(self, terminal: Console, journal: Journal, config: RunConfig) -> None:
-        self._terminal = terminal
-        self._journal = journal
-        self._config = config
-        self._shown: set[str] = set()
-        self._attempts = 0
-        self._last_plain_s = 0.0
-        self._live = Live(
-            Text(""), console=terminal, refresh_per_second=4, transient=True, auto_refresh=False
-        )
-
-    def __enter__(self) -> Progress:
-        state = self._journal.state
-        cores = f"{len(os.sched_getaffinity(0))} cores, {console.seconds_text(state.total_s)}"
-        self._terminal.print(console.heading(state.problem, state.target, cores))
-        self._terminal.print(console.fact("run", state.run))
-        self._attempts = len(state.attempts)
-        if state.attempts:
-            spent = console.seconds_text(state.spent_s)
-            text = f"after {self._attempts} attempts and {spent}"
-            self._terminal.print(console.fact("resumed", text))
-        if self._terminal.is_terminal:
-            self._live.start()
-        self.watch(state)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._terminal.is_terminal:
-            self._live.stop()
-
-    def tick(self) -> None:
-        """While a job runs: keeps the clock of the run and the line that shows it."""
-        self._journal.heartbeat()
-        self._line(self._journal.state)
-
-    def watch(self, state: RunState) -> None:
-        self._fact("analysis", bool(state.bounds), lambda: console.analysis_lines(state))
-        self._fact("recall", state.context is not None, lambda: console.recall_lines(state))
-        self._fact("baseline", state.baseline is not None, lambda: console.baseline_line(state))
-        for notice in state.notices:
-            self._fact(f"note {notice}", True, partial(console.fact, "note", notice))
-        if not self._terminal.is_terminal:
-            for attempt in state.attempts[self._attempts :]:
-                self._terminal.print(f"  {console.attempt_line(state, attempt)}", markup=False)
-            self._attempts = len(state.attempts)
-        self._line(state)
-
-    def _fact(self, name: str, known: bool, render: Callable[[], Any]) -> None:
-        if known and name not in self._shown:
-            self._shown.add(name)
-            self._terminal.print(render())
-
-    def _line(self, state: RunState) -> None:
-        spent_s = self._journal.active_s
-        line = console.progress_line(
-            state, budget_of(state, spent_s, self._config.hidden_workloads)
-        )
-        if self._terminal.is_terminal:
-            text = Text(f"  {line}", style="bold", no_wrap=True, overflow="ellipsis")
-            self._live.update(text, refresh=True)
-        elif spent_s - self._last_plain_s >= _PLAIN_LINES_EVERY_S:
-            self._last_plain_s = spent_s
-            self._terminal.print(f"  {line}", markup=False)
+def best_path(state: RunState) -> Path | None:
+    """Where the best solution's record lies, beside its sources; it is written with the report."""
+    if state.best is None or state.report is None:
+        return None
+    return Path(state.report).parent / "solutions" / state.best.solution / "solution.json"
 
 
 def as_json(state: RunState) -> dict[str, object]:
     """The stable keys of `kagent optimize --json`."""
-    best, judge = state.best, state.judge
+    best, judge, path = state.best, state.judge, best_path(state)
     ratio = best.against_baseline if best else None
     return {
         "run": state.run,
@@ -271,6 +218,7 @@ def as_json(state: RunState) -> dict[str, object]:
             "speedup_low": ratio.low,
             "speedup_high": ratio.high,
             "sol_fraction": best.sol_fraction,
+            "path": str(path) if path else None,
         }
         if best and ratio
         else None,
@@ -287,6 +235,8 @@ def as_json(state: RunState) -> dict[str, object]:
         else None,
         "lessons": list(state.lessons_written or ()),
         "seconds": state.spent_s,
+        "baseline": state.baseline.kind if state.baseline else None,
+        "eager_over_compiled": state.baseline.eager_over_compiled if state.baseline else None,
         "first_valid_s": state.first_valid_s,
         "report": state.report,
     }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from agent import console
 from agent.attempt import RunState
-from agent.cli_optimize import as_json, status_of
+from agent.cli_optimize import as_json, best_path, status_of
 from agent.diagnosis import speedup_text
 from agent.home import Home
 from agent.journal import read_state
@@ -67,7 +68,7 @@ def show(state: RunState) -> Group:
     return Group(*parts, Text(""), result(state))
 
 
-def result(state: RunState) -> Group:
+def result(state: RunState, titles: Mapping[str, str] = MappingProxyType({})) -> Group:
     """The end of a run: its attempts, the verdict, and what is left of it."""
     parts: list[RenderableType] = []
     if state.attempts:
@@ -79,9 +80,12 @@ def result(state: RunState) -> Group:
             )
     parts += console.verdict_lines(state)
     if state.lessons_written is not None:
-        written = ", ".join(state.lessons_written) or "none"
-        count = f"{len(state.lessons_written)} written or confirmed: " if written != "none" else ""
-        parts.append(console.fact("lessons", f"{count}{written}"))
+        lines = [f"{i} {titles.get(i, '')}".strip() for i in state.lessons_written]
+        count = f"{len(lines)} written or confirmed"
+        parts.append(console.fact("lessons", "\n".join([count, *lines]) if lines else "none"))
+    path = best_path(state)
+    if path is not None:
+        parts.append(console.fact("solution", Text(str(path), style="underline")))
     if state.report is not None:
         parts.append(console.fact("report", Text(state.report, style="underline")))
     return Group(*parts)

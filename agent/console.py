@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
@@ -11,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from agent.attempt import Attempt, Budget, RunState
+from agent.attempt import Attempt, Budget, Phase, Proposal, RunState
 from agent.diagnosis import diagnose, first_error, speedup_text, workload_class
 from agent.doctor import Check, Level
 from memory.lesson import Hit, LessonStatus
@@ -112,7 +111,8 @@ def baseline_line(state: RunState) -> RenderableType:
 
 def progress_line(state: RunState, budget: Budget) -> str:
     """One line of at most a terminal's width, from the left the most important first."""
-    parts = [f"{len(state.attempts)} attempts"]
+    count = len(state.attempts)
+    parts = [f"{count} attempt{'' if count == 1 else 's'}"]
     best = state.best
     if best is not None and best.against_baseline is not None:
         parts.append(f"best {speedup_text(best.against_baseline)}")
@@ -125,16 +125,18 @@ def progress_line(state: RunState, budget: Budget) -> str:
     left_s = max(0.0, budget.total_s - budget.spent_s)
     parts.append(f"{seconds_text(left_s)} left")
     if state.stop_reason is not None:
-        parts.append("judging on hidden workloads" if state.judge is None else "writing the report")
+        judging = state.phase is Phase.SEARCHING and best is not None
+        parts.append("judging on hidden workloads" if judging else "writing the report")
     elif state.pending is not None:
-        parts.append(f"trying {short_technique(state.pending.proposal.technique)}")
+        pending = state.pending.proposal
+        parts.append(f"trying {_changes(state, pending)}")
     return " · ".join(parts)
 
 
 def attempt_line(state: RunState, attempt: Attempt) -> str:
     """For logs that are no terminal."""
-    name = short_technique(attempt.technique)
-    mark = " NEW BEST" if attempt.promoted else ""
+    name = _changes(state, attempt)
+    mark = "; the new best" if attempt.promoted else ""
     return f"attempt {attempt.index} ({name}): {diagnose(attempt, ())}{mark}"
 
 
@@ -168,7 +170,7 @@ def shown_attempts(state: RunState) -> list[Attempt]:
 def _cells(state: RunState, attempt: Attempt, names: dict[str, str]) -> list[str]:
     comparison = attempt.confirm or attempt.screen
     mark = "★" if state.incumbent == attempt.index else "●" if attempt.promoted else ""
-    name = short_technique(attempt.technique)
+    name = _changes(state, attempt)
     if attempt.status is not Status.PASSED:
         return [mark, str(attempt.index), f"{name}: {attempt.status}: {first_error(attempt.log)}",
                 "", "", "", "", seconds_text(attempt.seconds)]  # fmt: skip
@@ -203,7 +205,7 @@ def verdict_lines(state: RunState) -> list[RenderableType]:
                 f"{speedup_text(best.against_baseline)} over {_baseline_kind(state)}",
                 f"bold {_GOOD}",
             ),
-            f", attempt {best.index} ({short_technique(best.technique)})",
+            f", attempt {best.index} ({technique_text(best.technique)})",
         )
         lines.append(fact("best", text))
     lines.append(fact("judge", judge_text(state)))
@@ -247,11 +249,22 @@ def checks_table(checks: Sequence[Check]) -> Table:
     return table
 
 
-def short_technique(technique: str) -> str:
+def technique_text(technique: str) -> str:
     """`row_program: width 8, unroll 4` from the tag `row_program:width=8,unroll=4`."""
     template, _, parameters = technique.partition(":")
-    named = re.sub(r"=", " ", parameters).replace(",", ", ")
+    named = parameters.replace("=", " ").replace(",", ", ")
     return f"{template}: {named}" if named else template
+
+
+def _changes(state: RunState, tried: Attempt | Proposal) -> str:
+    """`row_program: unroll 4` where that is all that differs from its parent."""
+    template = tried.technique.partition(":")[0]
+    parent = next((a for a in state.attempts if a.solution == tried.parent), None)
+    before = parent.parameters if parent else {}
+    changed = {name: v for name, v in tried.parameters.items() if before.get(name) != v}
+    if parent is None or not changed:
+        return template
+    return f"{template}: {', '.join(f'{name} {value}' for name, value in changed.items())}"
 
 
 def time_text(milliseconds: float) -> str:

@@ -19,6 +19,7 @@ _ADVICE = {
     WorkloadClass.SMALL_SHAPE: "fixed costs rule: fewer calls, fewer threads, less set-up",
 }
 _MAX_LINE = 160
+_EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception|Interrupt)\b: ")
 _COMPILER_ERROR = re.compile(r"\S+:\d+(?::\d+)?: (?:fatal )?error: .*")
 
 
@@ -66,4 +67,7 @@ def first_error(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     if not lines:
         return "no message"
-    return (lines[-1] if lines[0].startswith("Traceback") else lines[0])[:_MAX_LINE]
+    raised = [line for line in lines if _EXCEPTION.match(line)]
+    if lines[0].startswith("Traceback") or raised:
+        return (raised or lines)[-1][:_MAX_LINE]
+    return lines[0][:_MAX_LINE]

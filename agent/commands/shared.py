@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agent.home import Home
 
 PASSED, FAILED, USER_ERROR, INFRASTRUCTURE, INTERRUPTED = 0, 1, 2, 3, 130
-_PLAIN_WIDTH = 120
+_PLAIN_WIDTH = 100
 
 ProblemArgument = Annotated[
     str, typer.Argument(metavar="PROBLEM", help="Library name, number (problem_001) or folder.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent import events
@@ -18,11 +18,12 @@ from agent.trials import Trials
 from memory.fake_memory import FakeMemory
 from memory.memory import Memory
 from problems.catalog import load_problem
-from problems.hardware import CPU_GUARD_MARGIN, Hardware, Peaks
+from problems.hardware import Hardware, cpu_hardware
 from problems.problem import Problem, Target
 from problems.record import digest_of
 from problems.solution import Solution
 from sandbox.blob_store import BlobStore
+from scheduler.local_scheduler import LocalScheduler
 from tests.agent.fake_machine import FakeClock, FakeMachine
 
 SEED = b"a secret of thirty-two bytes...."
@@ -51,21 +52,22 @@ class MortalJournal(Journal):
         return state
 
 
-def kernel(name: str, text: str, language: str = "cpp") -> Solution:
+def kernel(name: str, simulate: str, body: str | None = None) -> Solution:
+    text = f"// simulate: {simulate}\nint {body or name};"
     return Solution.model_validate(
         {
             "name": name,
             "definition": "rmsnorm",
             "author": "test",
-            "spec": {"languages": [language], "entry_point": "kernel.cpp::run"},
-            "sources": [{"path": "kernel.cpp", "content": f"int {text};"}],
+            "spec": {"languages": ["cpp"], "entry_point": "kernel.cpp::run"},
+            "sources": [{"path": "kernel.cpp", "content": text}],
         }
     )
 
 
-def proposal(name: str, text: str, *, hold: bool = False) -> Proposal:
+def proposal(name: str, simulate: str, *, hold: bool = False, body: str | None = None) -> Proposal:
     return Proposal(
-        solution=kernel(name, text),
+        solution=kernel(name, simulate, body),
         hypothesis=f"{name} is faster",
         technique=f"test:{name}",
         hold=hold,
@@ -73,16 +75,25 @@ def proposal(name: str, text: str, *, hold: bool = False) -> Proposal:
 
 
 SCRIPT: tuple[Decision, ...] = (
-    proposal("first", "speed = 2.0"),
-    proposal("broken", "fails_as_COMPILE_ERROR_in_build"),
-    proposal("wrong", "fails_as_INCORRECT_NUMERICAL_in_check"),
-    proposal("again", "speed  =  2.0 /* a duplicate */"),
-    proposal("held", "speed = 2.5", hold=True),
+    proposal("first", "latency_ms=0.5"),
+    proposal("broken", "status=COMPILE_ERROR"),
+    proposal("wrong", "status=INCORRECT_NUMERICAL"),
+    proposal("again", "latency_ms=0.3", body="  first /* a duplicate */"),
+    proposal("held", "latency_ms=0.4", hold=True),
     Confirm(attempt=4),
-    proposal("slower", "speed = 1.1"),
-    proposal("better", "speed = 3.0"),
+    proposal("slower", "latency_ms=0.9"),
+    proposal("better", "latency_ms=0.3"),
     Stop(reason="the script is at its end"),
 )
+EAGER_MS = 1.25
+"""torch.compile takes 1 ms on the simulated device."""
+
+
+def simulated_problem() -> Problem:
+    problem = load_problem("rmsnorm")
+    reference = f"# simulate: latency_ms={EAGER_MS}\n{problem.definition.reference}"
+    definition = problem.definition.model_copy(update={"reference": reference})
+    return problem.model_copy(update={"definition": definition})
 
 
 class FakeRun:
@@ -96,11 +107,10 @@ class FakeRun:
         self.blobs = BlobStore(folder / "blobs")
         self.machine = FakeMachine(self.blobs, self.clock)
         self.memory: Memory = FakeMemory()
-        self.problem: Problem = load_problem("rmsnorm")
+        self.problem = simulated_problem()
         self.policy: Policy = ScriptedPolicy(script)
         self.total_s = total_s
         self.seen: list[RunState] = []
-        self.measured_ceilings = 0
 
     def process(self, dies_at: int | None = None, *, before_commit: bool = False) -> RunState:
         """One process, from start or resume to its end.
@@ -121,12 +131,18 @@ class FakeRun:
                         seed_sha256=digest_of(SEED),
                     )
                 )
-            return Run(self._parts(journal)).finish()
+            scheduler = LocalScheduler(
+                self.folder / "scheduler.db",
+                self.blobs,
+                self.machine,
+                RUN,
+                lock_folder=self.folder,
+            )
+            with scheduler:
+                return Run(self._parts(journal, scheduler)).finish()
 
-    def _parts(self, journal: Journal) -> Parts:
-        pipeline = Pipeline(
-            self.machine, self.blobs, RUN, self.problem, Target.CPU, journal.heartbeat
-        )
+    def _parts(self, journal: Journal, scheduler: LocalScheduler) -> Parts:
+        pipeline = Pipeline(scheduler, self.blobs, RUN, self.problem, Target.CPU)
         return Parts(
             journal=journal,
             pipeline=pipeline,
@@ -151,25 +167,10 @@ class FakeRun:
 def hardware_of(pipeline: Pipeline) -> Hardware:
     measured = pipeline.ceilings()
     assert measured.ceilings is not None
-    peaks = measured.ceilings
-    return Hardware(
-        name="simulated CPU",
-        target=Target.CPU,
+    return cpu_hardware(
+        measured.ceilings,
+        name="a simulated device",
         cores=2,
         cache_bytes=1 << 20,
-        datasheet=Peaks(
-            bytes_per_s=peaks.bytes_per_s * CPU_GUARD_MARGIN,
-            vector_operations_per_s=peaks.vector_operations_per_s * CPU_GUARD_MARGIN,
-            matrix_operations_per_s={},
-        ),
-        datasheet_source="simulated",
-        measured=peaks,
-        launch_overhead_us=2.0,
+        launch_overhead_us=1.0,
     )
-
-
-def run_to_the_end(run: FakeRun, kill: Callable[[], RunState]) -> RunState:
-    try:
-        return kill()
-    except Killed:
-        return run.process()
