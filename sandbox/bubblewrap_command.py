@@ -159,11 +159,17 @@ class BubblewrapCommand:
             "TMPDIR": "/tmp",
             "LANG": "C.UTF-8",
             "OMP_NUM_THREADS": str(limits.cores),
+            # libgomp finds no places on its own where there is no /sys
+            "OMP_PLACES": ",".join(f"{{{cpu}}}" for cpu in _cpus(limits.cores)),
             "OMP_PROC_BIND": "true",
             "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor",
             "PYTHONDONTWRITEBYTECODE": "1",
             **self._passed_on,
         }
+
+
+def _cpus(count: int) -> list[int]:
+    return sorted(os.sched_getaffinity(0))[:count]
 
 
 def _installed(program: str, package: str, environment: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ Reads `/work/plan.json`: language, entry_path, entry_symbol, destination_passing
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 import traceback
@@ -22,6 +23,7 @@ _MAX_LOG = 4000
 
 def main(argv: list[str], links: list[socket.socket]) -> int:
     plan = json.loads(Path("/work/plan.json").read_text())
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # importing torch bound it to one core
     started = time.monotonic()
     try:
         log = BUILDERS[plan["language"]].build(plan, Path("/work/sources"), Path("/out/artifact"))
