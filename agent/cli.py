@@ -7,8 +7,10 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +31,10 @@ from agent.commands.shared import (
     show,
     user_error,
 )
+from problems.errors import ConfigError, InfrastructureError
+
+if TYPE_CHECKING:
+    from agent.home import Home
 
 app = group(
     "Takes a GPU operator written in PyTorch and returns the fastest correct kernel it could "
@@ -57,6 +63,9 @@ def optimize(
     resume: Annotated[
         str | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped; or last.")
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Rung and bound only, without the search.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Search for the fastest correct kernel; 0 if it beat the baseline and the judge passed it."""
@@ -67,10 +76,13 @@ def optimize(
     options = {"total_s": total_s, "target": target, "sandbox": sandbox}
     options |= {"memory": memory, "seed": seed}
     if resume is not None:
-        changes = (*options.values(), assignments)
+        changes = (*options.values(), assignments, explain or None)
         run = cli_optimize.check_resume(home, resume, problem, changes)
     elif problem is None:
         user_error("PROBLEM is missing; see: kagent problems list")
+    elif explain:
+        _explain(home, problem, assignments or (), options, as_json)
+        return
     else:
         run = cli_optimize.start_run(home, problem, assignments or (), options)
     try:
@@ -78,11 +90,23 @@ def optimize(
     except KeyboardInterrupt:
         print(f"stopped; go on with: kagent optimize --resume {run}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+    except InfrastructureError as error:
+        raise InfrastructureError(f"{error}; go on with: kagent optimize --resume {run}") from error
     if as_json:
         show(cli_optimize.as_json(state))
     else:
         show(cli_runs.result(state, cli_optimize.lesson_titles(home, state)))
     raise typer.Exit(PASSED if cli_optimize.status_of(state) == "passed" else FAILED)
+
+
+def _explain(
+    home: Home, problem: str, assignments: Sequence[str], options: dict[str, Any], as_json: bool
+) -> None:
+    from agent import cli_explain
+
+    notify = partial(print, "note:", file=sys.stderr)
+    state = cli_explain.explained(home, problem, assignments, options, notify)
+    show(cli_explain.as_json(state) if as_json else cli_explain.lines(state))
 
 
 @app.command("eval")
@@ -92,6 +116,9 @@ def evaluate(
         Path, typer.Argument(metavar="SOLUTION", help="solution.json, a folder, or a .cpp or .py.")
     ],
     target: TargetOption = None,
+    against: Annotated[
+        str, typer.Option(help="baseline (the faster of the two), eager or compiled.")
+    ] = "baseline",
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -102,7 +129,10 @@ def evaluate(
 
     home = current_home()
     config = load_config(home.config, assignments or (), {"target": target})
-    result = cli_eval.evaluate(home, problem, solution, config)
+    opponent = next((name for name in cli_eval.AGAINST if name == against), None)
+    if opponent is None:
+        user_error(f"--against {against}: valid: {', '.join(cli_eval.AGAINST)}")
+    result = cli_eval.evaluate(home, problem, solution, config, opponent)
     if as_json:
         show(cli_eval.as_json(result))
     else:
@@ -130,8 +160,6 @@ def main() -> None:
 
 def run_command(arguments: list[str]) -> int:
     """One line for every error; a traceback goes into a log."""
-    from problems.errors import ConfigError, InfrastructureError
-
     try:
         return int(app(arguments, standalone_mode=False) or PASSED)
     except ConfigError as error:

@@ -17,9 +17,12 @@ from memory.local_memory import LocalMemory
 from memory.memory import Memory
 from problems.admission import AdmissionReport
 from problems.errors import ConfigError, InfrastructureError
+from problems.evaluation import Status
 from problems.hardware import Hardware, cpu_hardware
 from problems.machine import load_machine, save_machine
 from problems.problem import Problem, Target
+from problems.record import Record
+from problems.speed_of_light import Analysis, Bound, bound_of
 from sandbox.blob_store import BlobStore
 from sandbox.bubblewrap_sandbox import BubblewrapSandbox
 from scheduler.admit import admit
@@ -119,6 +122,31 @@ def machine_of(home: Home, pipeline: Pipeline, notify: Callable[[str], None] = _
     )
     save_machine(home.machine, hardware)
     return hardware
+
+
+class Bounds(Record):
+    hardware: Hardware
+    analyses: tuple[Analysis, ...]
+    bounds: tuple[Bound, ...]
+
+
+def bounds_of(
+    home: Home,
+    pipeline: Pipeline,
+    problem: Problem,
+    notify: Callable[[str], None] = _ignore,
+) -> Bounds:
+    """Of the public workloads, on this machine.
+
+    Raises:
+        ConfigError: the reference cannot be traced.
+    """
+    hardware = machine_of(home, pipeline, notify)
+    analyzed = pipeline.analyze()
+    if analyzed.status is not Status.PASSED:
+        raise ConfigError(f"{problem.name}: the reference cannot be traced: {analyzed.log}")
+    bounds = tuple(bound_of(analysis, hardware) for analysis in analyzed.analyses)
+    return Bounds(hardware=hardware, analyses=analyzed.analyses, bounds=bounds)
 
 
 @contextmanager

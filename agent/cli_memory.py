@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent import console
+from agent.diagnosis import ratio_text
 from memory.lesson import Conditions, Hit, Lesson, LessonStatus
 from memory.local_memory import LocalMemory, MemoryStats
 from problems.errors import ConfigError
@@ -71,7 +72,7 @@ def show(lesson: Lesson) -> Group:
     for name in ("run", "problem", "against", "outcome", "speedup", "integrity"):
         table.add_column(name, overflow="fold")
     for trial in lesson.evidence:
-        speedup = "" if trial.log_speedup is None else f"{math.exp(trial.log_speedup):.2f}×"
+        speedup = "" if trial.log_speedup is None else ratio_text(math.exp(trial.log_speedup))
         cells = [trial.run, trial.problem, trial.compared_with[:12], trial.outcome.value, speedup]
         table.add_row(*(Text(cell) for cell in [*cells, trial.integrity.value]))
     return Group(
@@ -101,7 +102,7 @@ def stats_lines(stats: MemoryStats) -> Group:
 
 def gain(lesson: Lesson) -> str:
     """The cautious bound as a speedup; empty where nothing was measured."""
-    return "" if lesson.lower_bound is None else f"{math.exp(lesson.lower_bound):.2f}×"
+    return "" if lesson.lower_bound is None else ratio_text(math.exp(lesson.lower_bound))
 
 
 def conditions_text(conditions: Conditions) -> str:

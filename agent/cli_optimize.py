@@ -34,6 +34,7 @@ from agent.run import Parts, Run
 from agent.trials import Trials
 from problems.catalog import load_problem
 from problems.errors import ConfigError, InfrastructureError
+from problems.evaluation import Verdict
 from problems.record import digest_of
 from sandbox.blob_store import BlobStore
 
@@ -82,7 +83,7 @@ def check_resume(home: Home, run: str, problem_spec: str | None, changes: Sequen
         raise ConfigError(f"{folder.name}: is finished; see it with: kagent runs show {run}")
     if problem_spec is not None and load_problem(problem_spec).name != state.problem.name:
         raise ConfigError(f"{folder.name}: works on {state.problem.name}, not on {problem_spec}")
-    if any(changes):
+    if any(change not in (None, []) for change in changes):
         raise ConfigError(
             f"{folder.name}: a resumed run keeps its configuration and the rest of its time; "
             "give no other options with --resume"
@@ -246,6 +247,7 @@ def status_of(state: RunState) -> str:
     """`passed`, `judge_failed`, `no_speedup`, or `unfinished`."""
     if state.phase is not Phase.FINISHED:
         return "unfinished"
-    if state.best is None:
+    ratio = state.best.against_baseline if state.best else None
+    if ratio is None or ratio.verdict is not Verdict.FASTER:
         return "no_speedup"
     return "judge_failed" if state.judge is not None and not state.judge.passed else "passed"

@@ -13,7 +13,7 @@ from rich.text import Text
 from agent import console
 from agent.attempt import RunState
 from agent.cli_optimize import as_json, best_path, status_of
-from agent.diagnosis import speedup_text
+from agent.diagnosis import share_text, speedup_text
 from agent.home import Home
 from agent.journal import read_state
 from problems.errors import ConfigError, InfrastructureError
@@ -48,7 +48,7 @@ def list_table(found: Sequence[RunState]) -> RenderableType:
         fraction = best.sol_fraction if best else None
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.started_unix_s))
         cells = [state.run, started, status_of(state).replace("_", " "), str(len(state.attempts))]
-        cells += [speedup_text(ratio) if ratio else "", f"{fraction:.0%}" if fraction else ""]
+        cells += [speedup_text(ratio) if ratio else "", share_text(fraction) if fraction else ""]
         table.add_row(*(Text(cell) for cell in [*cells, console.seconds_text(state.spent_s)]))
     return table
 

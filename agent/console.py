@@ -11,7 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.attempt import Attempt, Budget, Phase, Proposal, RunState
-from agent.diagnosis import diagnose, first_error, speedup_text, workload_class
+from agent.diagnosis import (
+    diagnose,
+    first_error,
+    interval_text,
+    share_text,
+    speedup_text,
+    workload_class,
+)
 from agent.doctor import Check, Level
 from memory.lesson import Hit, LessonStatus
 from problems.evaluation import Status
@@ -117,7 +124,7 @@ def progress_line(state: RunState, budget: Budget) -> str:
     if best is not None and best.against_baseline is not None:
         parts.append(f"best {speedup_text(best.against_baseline)}")
         if best.sol_fraction is not None:
-            parts.append(f"{best.sol_fraction:.0%} of SOL")
+            parts.append(f"{share_text(best.sol_fraction)} of SOL")
     elif best is not None:
         parts.append("a new best is being measured")
     elif state.first_valid_s is not None:
@@ -181,7 +188,7 @@ def _cells(state: RunState, attempt: Attempt, names: dict[str, str]) -> list[str
         names.get(attempt.opponent or "", "baseline") if comparison else "",
         speedup_text(comparison) if comparison else "",
         time_text(attempt.latency_ms) if attempt.latency_ms else "",
-        f"{attempt.sol_fraction:.0%}" if attempt.sol_fraction is not None else "",
+        share_text(attempt.sol_fraction) if attempt.sol_fraction is not None else "",
         seconds_text(attempt.seconds),
     ]
 
@@ -221,7 +228,8 @@ def judge_text(state: RunState) -> Text:
         return Text(why, style=_DIM)
     if judge.private_speedup is None:
         return Text(f"failed on hidden workloads: {judge.status}: {judge.log}", style=_BAD)
-    number = f"{judge.private_speedup:.2f}× ({judge.private_low:.2f} to {judge.private_high:.2f})"
+    low, high = judge.private_low or 0.0, judge.private_high or 0.0
+    number = interval_text(judge.private_speedup, low, high)
     seed = f"seed {judge.seed[:8]}…, its hash journaled at the start"
     checked = f", {judge.checked_only} odd sizes correct" if judge.checked_only else ""
     text = f"{number} on {judge.workloads} hidden workloads{checked} ({seed})"

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agent.attempt import Attempt
+from agent.report import floor_text
 from problems.evaluation import Status
 from problems.paired import Comparison
 from problems.score import HEADROOM_LIMIT
@@ -37,7 +38,7 @@ def diagnose(attempt: Attempt, bounds: Sequence[Bound]) -> str:
 
 
 def headroom(fraction: float, kind: WorkloadClass | None) -> str:
-    share = f"{fraction:.0%} of the speed of light"
+    share = f"{share_text(fraction)} of the speed of light"
     if fraction >= HEADROOM_LIMIT or kind is None:
         return share
     return f"{share}, {kind}: {_ADVICE[kind]}"
@@ -50,9 +51,24 @@ def workload_class(bounds: Sequence[Bound]) -> WorkloadClass | None:
 
 
 def speedup_text(comparison: Comparison) -> str:
+    """Rounded down, as everything that a report says."""
     if comparison.verdict is None:
-        return f"{comparison.ratio:.2f}×"
-    return f"{comparison.ratio:.2f}× ({comparison.low:.2f} to {comparison.high:.2f})"
+        return ratio_text(comparison.ratio)
+    return interval_text(comparison.ratio, comparison.low, comparison.high)
+
+
+def interval_text(ratio: float, low: float, high: float) -> str:
+    return f"{ratio_text(ratio)} ({floor_text(low)} to {floor_text(high)})"
+
+
+def ratio_text(ratio: float) -> str:
+    return f"{floor_text(ratio)}×"
+
+
+def share_text(fraction: float, digits: int = 0) -> str:
+    """In percent, rounded down; below 10 % with one more digit."""
+    percent = 100 * fraction
+    return f"{floor_text(percent, digits or int(percent < 10))}%"
 
 
 def first_error(log: str) -> str:
