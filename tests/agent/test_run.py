@@ -51,6 +51,7 @@ def test_the_first_valid_candidate_is_there_before_the_baseline(tmp_path: Path) 
     assert state.first_valid_s < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before_commit", [True, False])
 def test_a_kill_at_any_event_changes_nothing(tmp_path: Path, before_commit: bool) -> None:
     whole = FakeRun(tmp_path / "whole")
