@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
-from agent.home import file_system, home_path, open_home
+from agent.diagnosis import first_error
+from agent.environment import compiler_version
+from agent.home import Home, file_system, home_path, open_home
 from problems.errors import ConfigError, InfrastructureError
+from problems.machine import load_machine
 from problems.record import Record
+from problems.speed_of_light import quantity
 
 LEAST_DISK_BYTES = 2 << 30
+_COMPILE_S = 60
+_PROGRAM = """#include <omp.h>
+#include <vector>
+int main() { std::vector<int> threads(omp_get_max_threads()); return threads.empty(); }
+"""
+_NAMESPACE_SWITCHES = {
+    "user/max_user_namespaces": ("0", "15000", True),
+    "kernel/unprivileged_userns_clone": ("0", "1", False),
+    "kernel/apparmor_restrict_unprivileged_userns": ("1", "0", False),
+}
+"""Below /proc/sys: the value that forbids them, one that allows them, whether it binds root."""
 _APT = "apt-get install -y"
 
 
@@ -37,8 +54,9 @@ class Check(Record):
 
 def checks(environment: Mapping[str, str]) -> tuple[Check, ...]:
     found = [_check("Python", Level.OK, platform.python_version())]
-    found += [_package("torch", Level.MISSING), _compiler(), _namespaces()]
+    found += [_package("torch", Level.MISSING), _compiler(environment), _namespaces()]
     found += [_cgroups(), _home(environment), _disk(environment), _sandbox(environment)]
+    found += [_ceilings(environment)]
     found += [_package("chromadb", Level.WARNING, "lessons are compared one by one instead")]
     found += [_package("wordllama", Level.WARNING, "lessons are compared by their words only")]
     return tuple(found)
@@ -52,24 +70,38 @@ def _package(name: str, absent: Level, without: str = "") -> Check:
         return _check(name, absent, detail, f"{sys.executable} -m pip install {name}")
 
 
-def _compiler() -> Check:
-    path = shutil.which("g++")
+def _compiler(environment: Mapping[str, str]) -> Check:
+    """Compiles what a kernel needs: C++ with OpenMP for this machine."""
+    path = shutil.which("g++", path=environment.get("PATH"))
     if path is None:
         return _check("g++", Level.MISSING, "not installed", f"{_APT} g++")
-    ended = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    return _check("g++", Level.OK, ended.stdout.split("\n")[0])
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "try.cpp").write_text(_PROGRAM)
+        command = [path, "-O3", "-march=native", "-fopenmp", "try.cpp", "-o", "try"]
+        try:
+            ended = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=_COMPILE_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return _check("g++", Level.MISSING, str(error), f"{_APT} --reinstall g++")
+    if ended.returncode != 0:
+        detail = f"cannot compile C++ with OpenMP: {first_error(ended.stderr)}"
+        return _check("g++", Level.MISSING, detail, f"{_APT} --reinstall g++ libgomp1")
+    return _check("g++", Level.OK, f"{compiler_version(path)}, compiles")
 
 
-def _namespaces() -> Check:
-    limit = Path("/proc/sys/user/max_user_namespaces")
-    try:
-        allowed = int(limit.read_text())
-    except (OSError, ValueError):
-        return _check("user namespaces", Level.WARNING, f"{limit} cannot be read")
-    if allowed == 0:
-        repair = "sysctl -w user.max_user_namespaces=15000"
-        return _check("user namespaces", Level.MISSING, "switched off", repair)
-    return _check("user namespaces", Level.OK, f"up to {allowed}")
+def _namespaces(settings: Path = Path("/proc/sys")) -> Check:
+    """Root needs no permission for them; a kernel that has none refuses root too."""
+    for switch, (forbidding, allowing, for_root) in _NAMESPACE_SWITCHES.items():
+        try:
+            value = (settings / switch).read_text().strip()
+        except OSError:
+            continue
+        if value == forbidding and (for_root or os.geteuid() != 0):
+            name = switch.replace("/", ".")
+            repair = f"sudo sysctl -w {name}={allowing}"
+            return _check("user namespaces", Level.MISSING, f"forbidden: {name} = {value}", repair)
+    return _check("user namespaces", Level.OK, "allowed")
 
 
 def _cgroups() -> Check:
@@ -100,6 +132,20 @@ def _disk(environment: Mapping[str, str]) -> Check:
     if free < LEAST_DISK_BYTES:
         return _check("disk", Level.WARNING, detail, f"free some space on {place}")
     return _check("disk", Level.OK, detail)
+
+
+def _ceilings(environment: Mapping[str, str]) -> Check:
+    path = Home(home_path(environment)).machine
+    try:
+        hardware = load_machine(path)
+    except ConfigError as error:
+        return _check("ceilings", Level.WARNING, str(error), f"rm {path}")
+    if hardware is None or hardware.measured is None:
+        return _check("ceilings", Level.OK, "not measured yet: the first run does")
+    peaks = hardware.measured
+    rates = f"{quantity(peaks.bytes_per_s)}B/s copied, "
+    rates += f"{quantity(peaks.vector_operations_per_s)}FLOP/s in float32"
+    return _check("ceilings", Level.OK, f"{rates}, measured on {hardware.name}")
 
 
 def _sandbox(environment: Mapping[str, str]) -> Check:

@@ -33,6 +33,7 @@ class Progress:
         self._shown: set[str] = set()
         self._attempts = 0
         self._last_plain_s = 0.0
+        self._last_change: tuple[object, ...] = ()
         self._live = Live(
             Text(""), console=terminal, refresh_per_second=4, transient=True, auto_refresh=False
         )
@@ -86,6 +87,14 @@ class Progress:
         if self._terminal.is_terminal:
             text = Text(f"  {line}", style="bold", no_wrap=True, overflow="ellipsis")
             self._live.update(text, refresh=True)
-        elif spent_s - self._last_plain_s >= _PLAIN_LINES_EVERY_S:
-            self._last_plain_s = spent_s
+        elif self._last_change != (change := _change(state)) and (
+            spent_s - self._last_plain_s >= _PLAIN_LINES_EVERY_S
+        ):
+            self._last_plain_s, self._last_change = spent_s, change
             self._terminal.print(f"  {line}", markup=False)
+
+
+def _change(state: RunState) -> tuple[object, ...]:
+    """What a log should show anew; the time that passes is not in it."""
+    pending = state.pending.index if state.pending else None
+    return len(state.attempts), pending, state.incumbent, state.stop_reason, state.phase
