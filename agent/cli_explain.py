@@ -14,6 +14,7 @@ from agent.config import load_config
 from agent.environment import cores
 from agent.home import Home
 from agent.ladder import first_rung
+from agent.layout import fact
 from problems.catalog import load_problem
 from problems.speed_of_light import explain
 
@@ -55,7 +56,7 @@ def lines(state: RunState) -> Group:
     return Group(
         console.heading(state.problem, state.target, f"{cores()} cores"),
         console.analysis_lines(state),
-        console.fact("rung", f"{rung.language}: {rung.reason}"),
+        fact("rung", f"{rung.language}: {rung.reason}"),
     )
 
 

@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent import console
 from agent.diagnosis import ratio_text
+from agent.layout import fact
 from memory.lesson import Conditions, Hit, Lesson, LessonStatus
 from memory.local_memory import LocalMemory, MemoryStats
 from problems.errors import ConfigError
@@ -44,9 +44,9 @@ def _hit(hit: Hit) -> Group:
     title = Text.assemble((lesson.id, "cyan"), "  ", (lesson.title, "bold"), f"  {gain(lesson)}")
     return Group(
         title,
-        console.fact("why", hit.reason),
-        console.fact("where", conditions_text(lesson.conditions)),
-        console.fact("do", lesson.action or "avoid it"),
+        fact("why", hit.reason),
+        fact("where", conditions_text(lesson.conditions)),
+        fact("do", lesson.action or "avoid it"),
     )
 
 
@@ -77,12 +77,10 @@ def show(lesson: Lesson) -> Group:
         table.add_row(*(Text(cell) for cell in [*cells, trial.integrity.value]))
     return Group(
         Text.assemble((lesson.id, "cyan"), "  ", (lesson.title, "bold")),
-        console.fact(
-            "kind", f"{lesson.kind}, {lesson.status}, at least {gain(lesson) or 'unknown'}"
-        ),
-        console.fact("where", conditions_text(lesson.conditions)),
-        console.fact("why", lesson.mechanism or "unknown"),
-        console.fact("do", lesson.action or "avoid it"),
+        fact("kind", f"{lesson.kind}, {lesson.status}, at least {gain(lesson) or 'unknown'}"),
+        fact("where", conditions_text(lesson.conditions)),
+        fact("why", lesson.mechanism or "unknown"),
+        fact("do", lesson.action or "avoid it"),
         Text(""),
         table,
     )
@@ -93,10 +91,10 @@ def stats_lines(stats: MemoryStats) -> Group:
         return ", ".join(f"{count} {name}" for name, count in sorted(by.items())) or "none"
 
     return Group(
-        console.fact("lessons", f"{stats.lessons}: {counts(stats.by_kind)}"),
-        console.fact("status", counts(stats.by_status)),
-        console.fact("trials", f"{stats.evidence}: {counts(stats.by_outcome)}"),
-        console.fact("from", f"{stats.problems} problems, {stats.runs} runs"),
+        fact("lessons", f"{stats.lessons}: {counts(stats.by_kind)}"),
+        fact("status", counts(stats.by_status)),
+        fact("trials", f"{stats.evidence}: {counts(stats.by_outcome)}"),
+        fact("from", f"{stats.problems} problems, {stats.runs} runs"),
     )
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Group, RenderableType
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from agent import console
-from problems.admission import AdmissionReport
+from agent.layout import fact
 from problems.catalog import ProblemSummary
 from problems.definition import ConstAxis, Definition, ExprAxis, TensorSpec
 from problems.problem import Problem, Target
+
+if TYPE_CHECKING:
+    from problems.admission import AdmissionReport
 
 
 def summary_json(summary: ProblemSummary) -> dict[str, object]:
@@ -51,11 +54,13 @@ def show(problem: Problem) -> Group:
         Text(problem.name, style="bold"),
         Text((definition.description or "").strip(), style="italic"),
         Text(""),
-        console.fact("axes", _axes(definition)),
-        console.fact("inputs", _tensors(definition.inputs)),
-        console.fact("outputs", _tensors(definition.outputs)),
+        fact("axes", _axes(definition)),
+        fact("inputs", _tensors(definition.inputs)),
+        fact("outputs", _tensors(definition.outputs)),
     ]
-    parts += [console.fact(target.value, _workloads(problem, target)) for target in problem.targets]
+    parts += [fact(target.value, _workloads(problem, target)) for target in problem.targets]
+    from rich.syntax import Syntax
+
     reference = Syntax(definition.reference.rstrip(), "python", theme="ansi_light")
     return Group(*parts, Text("\n  reference\n", style="bold bright_black"), reference)
 

@@ -16,6 +16,7 @@ from agent.cli_optimize import as_json, best_path, status_of
 from agent.diagnosis import share_text, speedup_text
 from agent.home import Home
 from agent.journal import read_state
+from agent.layout import fact
 from problems.errors import ConfigError, InfrastructureError
 
 
@@ -56,7 +57,7 @@ def list_table(found: Sequence[RunState]) -> RenderableType:
 def show(state: RunState) -> Group:
     parts: list[RenderableType] = [
         console.heading(state.problem, state.target, status_of(state).replace("_", " ")),
-        console.fact("run", state.run),
+        fact("run", state.run),
     ]
     if state.bounds:
         parts.append(console.analysis_lines(state))
@@ -64,7 +65,7 @@ def show(state: RunState) -> Group:
         parts.append(console.recall_lines(state))
     if state.baseline is not None:
         parts.append(console.baseline_line(state))
-    parts += [console.fact("note", notice) for notice in state.notices]
+    parts += [fact("note", notice) for notice in state.notices]
     return Group(*parts, Text(""), result(state))
 
 
@@ -82,10 +83,10 @@ def result(state: RunState, titles: Mapping[str, str] = MappingProxyType({})) ->
     if state.lessons_written is not None:
         lines = [f"{i} {titles.get(i, '')}".strip() for i in state.lessons_written]
         count = f"{len(lines)} written or confirmed"
-        parts.append(console.fact("lessons", "\n".join([count, *lines]) if lines else "none"))
+        parts.append(fact("lessons", "\n".join([count, *lines]) if lines else "none"))
     path = best_path(state)
     if path is not None:
-        parts.append(console.fact("solution", Text(str(path), style="underline")))
+        parts.append(fact("solution", Text(str(path), style="underline")))
     if state.report is not None:
-        parts.append(console.fact("report", Text(state.report, style="underline")))
+        parts.append(fact("report", Text(state.report, style="underline")))
     return Group(*parts)

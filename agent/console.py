@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -20,23 +19,15 @@ from agent.diagnosis import (
     workload_class,
 )
 from agent.doctor import Check, Level
+from agent.layout import DIM as _DIM
+from agent.layout import fact
 from memory.lesson import Hit, LessonStatus
 from problems.evaluation import Status
 from problems.problem import Problem, Target
 from problems.speed_of_light import Bound, explain
 
-_LABEL_WIDTH = 10
 _MAX_ATTEMPTS = 30
-_GOOD, _BAD, _DIM = "green", "red", "bright_black"
-
-
-def fact(label: str, text: str | Text) -> RenderableType:
-    """`label      text`, with the text's further lines below its first."""
-    grid = Table.grid(padding=(0, 2), pad_edge=False)
-    grid.add_column(width=_LABEL_WIDTH, style=f"bold {_DIM}", no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row(label, Text(text) if isinstance(text, str) else text)
-    return Padding(grid, (0, 0, 0, 2))
+_GOOD, _BAD = "green", "red"
 
 
 def heading(problem: Problem, target: Target, right: str) -> RenderableType:

@@ -16,6 +16,7 @@ from agent.attempt import RunState
 from agent.budget import budget_of
 from agent.config import RunConfig
 from agent.journal import Journal
+from agent.layout import fact
 
 _PLAIN_LINES_EVERY_S = 15.0
 
@@ -42,12 +43,12 @@ class Progress:
         state = self._journal.state
         cores = f"{len(os.sched_getaffinity(0))} cores, {console.seconds_text(state.total_s)}"
         self._terminal.print(console.heading(state.problem, state.target, cores))
-        self._terminal.print(console.fact("run", state.run))
+        self._terminal.print(fact("run", state.run))
         self._attempts = len(state.attempts)
         if state.attempts:
             spent = console.seconds_text(state.spent_s)
             text = f"after {self._attempts} attempts and {spent}"
-            self._terminal.print(console.fact("resumed", text))
+            self._terminal.print(fact("resumed", text))
         if self._terminal.is_terminal:
             self._live.start()
         self.watch(state)
@@ -67,7 +68,7 @@ class Progress:
         self._fact("recall", state.context is not None, lambda: console.recall_lines(state))
         self._fact("baseline", state.baseline is not None, lambda: console.baseline_line(state))
         for notice in state.notices:
-            self._fact(f"note {notice}", True, partial(console.fact, "note", notice))
+            self._fact(f"note {notice}", True, partial(fact, "note", notice))
         if not self._terminal.is_terminal:
             for attempt in state.attempts[self._attempts :]:
                 self._terminal.print(f"  {console.attempt_line(state, attempt)}", markup=False)
