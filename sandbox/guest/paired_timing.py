@@ -1,7 +1,7 @@
 """One workload of one paired session: ABBA blocks on cold caches, fresh inputs and pointers.
 
 How a number is made: both sides are called on the same contents, a few calls per observation so
-that it lasts about two milliseconds. While a side is not being timed all its processes are
+that it lasts about a millisecond. While a side is not being timed all its processes are
 stopped, so that nothing is computed ahead and no idle thread spins beside the other side. The
 contents are written, the outputs poisoned and every buffer evicted from the caches while the
 side is stopped. The time is this process's own clock around the whole observation, a first look
@@ -20,21 +20,25 @@ from typing import Any
 
 import torch
 
-from sandbox.guest.cold_cache import ColdCache
+from sandbox.guest.call_buffers import CallBuffers, OutputProbe
+from sandbox.guest.call_content import Content, copy_rolled, original, variant
 from sandbox.guest.correctness import Comparison, worst
 from sandbox.guest.input_pool import InputSet
 from sandbox.guest.inputs import Value
-from sandbox.guest.worker_session import CallBuffers, CandidateFailure, OutputProbe, WorkerSession
+from sandbox.guest.verifier_native import VerifierNative
+from sandbox.guest.worker_session import CandidateFailure, WorkerSession
 
-_OBSERVATION_S = 2e-3
+_OBSERVATION_S = 1e-3
 _MAX_CALLS = 32
 _MAX_BUFFER_BYTES = 192 << 20
-_WARM_UP_CALLS = 3
-_VOID_RATIO = 1.5
+_WARM_UP_CALLS = 2
+_VOID_RATIO = 1.3
 """Two observations of the same side in a block that differ by more void it: a burst of other
-load. The block is measured again, at most as many times as there are blocks."""
-_MUTATIONS = 4
+load. The block is measured again, at most `_MAX_VOID` times as many as there are blocks."""
+_MAX_VOID = 3
 _SETTLE_S = 5e-4
+_IDLE_ORDERS = 7
+_MAX_GROUPS = 64
 _SHORTEST_S = 1e-8
 SOLUTION, OPPONENT = 0, 1
 
@@ -54,19 +58,6 @@ class Timed:
     """Of the solution's timed outputs."""
 
 
-@dataclass(frozen=True)
-class _Content:
-    """What one call's inputs are, written alike for both sides."""
-
-    source: InputSet
-    original: bool
-    """The set as it is, whose expected output is known; else a variant of it."""
-    shifts: list[int]
-    """Rows by which each input is rolled; 0 for what cannot be."""
-    mutations: list[tuple[int, torch.Tensor, torch.Tensor]]
-    """Input, flat positions, new elements."""
-
-
 class PairedTiming:
     """`sides` are the sessions of the solution and its opponent; `expect` asks the oracle."""
 
@@ -75,7 +66,7 @@ class PairedTiming:
         sides: tuple[WorkerSession, WorkerSession],
         call: dict[str, Any],
         pool: list[InputSet],
-        cold: ColdCache,
+        native: VerifierNative,
         random_numbers: random.Random,
         expect: Callable[[list[Value]], InputSet],
     ) -> None:
@@ -83,10 +74,11 @@ class PairedTiming:
         self._call = call
         self._pool = pool
         self._unused = list(pool)
-        self._cold = cold
+        self._native = native
         self._random = random_numbers
         self._expect = expect
-        self._idle_s = [0.0, 0.0]
+        self._jitters: list[list[int]] = []
+        self._next_group = 0
         self._checks: list[Comparison] = []
         self._buffers = CallBuffers(call, 1, 2)
 
@@ -97,40 +89,46 @@ class PairedTiming:
             OpponentFailure: the opponent failed, which says nothing about the solution.
         """
         try:
-            self._warm_up()
+            self._warm_up(blocks)
             return self._measure(blocks, recheck_share)
         finally:
             self._buffers.close()
 
-    def _warm_up(self) -> None:
+    def _warm_up(self, blocks: int) -> None:
         """Find how many calls an observation takes, on content that is not scored."""
-        self._give_buffers()
         quickest = math.inf
-        for _ in range(_WARM_UP_CALLS):
-            contents = [self._variant()]
+        self._prepare(_WARM_UP_CALLS)
+        for group in range(_WARM_UP_CALLS):
+            contents = [variant(self._pool, self._random)]
             for side in (SOLUTION, OPPONENT):
-                quickest = min(quickest, self._order(side, contents)[0])
+                quickest = min(quickest, self._order(side, group, contents)[0])
         slots = math.ceil(_OBSERVATION_S / max(quickest, _SHORTEST_S))
         slots = max(1, min(slots, _MAX_CALLS, _MAX_BUFFER_BYTES // self._buffers.bytes_per_slot))
         self._buffers.close()
         self._buffers = CallBuffers(self._call, slots, 2)
-        self._give_buffers()
-        for side in (SOLUTION, OPPONENT):
-            spans = []
-            for _ in range(5):
-                self._tell(side, self._sides[side].resume)
-                self._tell(side, self._sides[side].prepare, [])
-                probe = self._buffers.probe(side, slots - 1, self._random)
-                spans.append(self._tell(side, self._sides[side].run, probe))
-                self._tell(side, self._sides[side].stop)
-            self._idle_s[side] = statistics.median(spans)
+        self._prepare(min(2 * 2 * blocks, _MAX_GROUPS))
 
-    def _give_buffers(self) -> None:
+    def _prepare(self, groups: int) -> None:
+        """Give both sides their buffers and groups of calls, each at pointers of its own."""
+        scalars = self._pool[0].inputs
+        self._jitters = [self._buffers.shuffle(self._random) for _ in range(groups)]
+        placed: list[list[list[Any]]] = []
+        for jitter in self._jitters:
+            self._buffers.arrange(jitter)
+            slots = range(self._buffers.slots)
+            placed.append([self._buffers.places(slot, scalars) for slot in slots])
         for side in (SOLUTION, OPPONENT):
+            session = self._sides[side]
+            self._tell(side, session.resume)
             buffers = self._buffers.inputs[side], self._buffers.outputs[side]
-            self._tell(side, self._sides[side].resume)
-            self._tell(side, self._sides[side].use, self._call, *buffers)
-            self._tell(side, self._sides[side].stop)
+            self._tell(side, session.use, self._call, *buffers)
+            self._tell(side, session.prepare, [*placed, []])
+            if session.idle_s is None:
+                probe = self._buffers.probe(side, 0, self._random)
+                spans = [self._tell(side, session.run, groups, probe) for _ in range(_IDLE_ORDERS)]
+                session.idle_s = statistics.median(spans)
+            self._tell(side, session.stop)
+        self._next_group = 0
 
     def _measure(self, blocks: int, recheck_share: float) -> Timed:
         log_ratios: list[float] = []
@@ -143,7 +141,7 @@ class PairedTiming:
                 self._observe_pair((OPPONENT, SOLUTION), recheck_share, last),
             )
             times = [sorted(pair[side] for pair in pairs) for side in (SOLUTION, OPPONENT)]
-            if max(high / low for low, high in times) > _VOID_RATIO and void < blocks:
+            if max(high / low for low, high in times) > _VOID_RATIO and void < _MAX_VOID * blocks:
                 void += 1
                 continue
             for side in (SOLUTION, OPPONENT):
@@ -159,14 +157,16 @@ class PairedTiming:
     ) -> dict[int, float]:
         """Both sides on the same contents; per-call seconds by side."""
         slots = self._buffers.slots
-        self._buffers.shuffle(self._random)
-        contents = [self._variant() for _ in range(slots)]
+        group = self._next_group % len(self._jitters)
+        self._next_group += 1
+        self._buffers.arrange(self._jitters[group])
+        contents = [variant(self._pool, self._random) for _ in range(slots)]
         if self._unused:
-            contents[self._random.randrange(slots)] = self._original(self._unused.pop())
+            contents[self._random.randrange(slots)] = original(self._unused.pop())
         seconds = {}
         for side in order:
-            span, probe = self._order(side, contents)
-            seconds[side] = max(span - self._idle_s[side], _SHORTEST_S) / slots
+            span, probe = self._order(side, group, contents)
+            seconds[side] = max(span - (self._sides[side].idle_s or 0.0), _SHORTEST_S) / slots
             if side == SOLUTION and probe.changed():
                 raise CandidateFailure(
                     "REWARD_HACK", "it still wrote its output after it had said that it was done"
@@ -174,57 +174,31 @@ class PairedTiming:
         self._recheck(contents, recheck_share, recheck_ends)
         return seconds
 
-    def _original(self, source: InputSet) -> _Content:
-        return _Content(source, True, [0] * len(source.inputs), [])
-
-    def _variant(self) -> _Content:
-        source = self._random.choice(self._pool)
-        shifts, mutations = [], []
-        for index, value in enumerate(source.inputs):
-            if not isinstance(value, torch.Tensor) or not value.dtype.is_floating_point:
-                shifts.append(0)
-                continue
-            rows = value.shape[0] if value.dim() else 1
-            shifts.append(self._random.randrange(rows) if rows > 1 else 0)
-            if value.numel():
-                picked = [
-                    torch.tensor([self._random.randrange(value.numel()) for _ in range(_MUTATIONS)])
-                    for _ in range(2)
-                ]
-                mutations.append((index, picked[0], value.view(-1)[picked[1]]))
-        return _Content(source, False, shifts, mutations)
-
-    def _write(self, side: int, contents: list[_Content]) -> None:
+    def _write(self, side: int, contents: list[Content]) -> None:
         for slot, content in enumerate(contents):
             views = self._buffers.input_views(side, slot)
             for view, value, shift in zip(
                 views, content.source.inputs, content.shifts, strict=True
             ):
                 if view is not None and isinstance(value, torch.Tensor):
-                    _copy_rolled(view, value, shift)
+                    copy_rolled(view, value, shift)
             for index, positions, elements in content.mutations:
                 changed = views[index]
                 assert changed is not None
                 changed.view(-1)[positions] = elements
-        self._buffers.poison(side, len(contents))
+        self._buffers.poison(side, len(contents), whole=False)
 
-    def _order(self, side: int, contents: list[_Content]) -> tuple[float, OutputProbe]:
+    def _order(self, side: int, group: int, contents: list[Content]) -> tuple[float, OutputProbe]:
         """Write the contents while the side is stopped, evict, run; seconds, and what was there."""
         session = self._sides[side]
-        places = [
-            self._buffers.places(slot, content.source.inputs)
-            for slot, content in enumerate(contents)
-        ]
-        self._tell(side, session.resume)
-        self._tell(side, session.prepare, places)
-        self._tell(side, session.stop)
+        self._buffers.arrange(self._jitters[group])
         self._write(side, contents)
         for address, size in self._buffers.used_ranges(side, len(contents)):
-            self._cold.evict(address, size)
+            self._native.evict(address, size)
         probe = self._buffers.probe(side, len(contents) - 1, self._random)
         self._tell(side, session.resume)
         _let_settle()
-        seconds = float(self._tell(side, session.run, probe))
+        seconds = float(self._tell(side, session.run, group, probe))
         self._tell(side, session.stop)
         return seconds, probe
 
@@ -236,7 +210,7 @@ class PairedTiming:
                 raise
             raise OpponentFailure(failure.log) from None
 
-    def _recheck(self, contents: list[_Content], share: float, ends: bool) -> None:
+    def _recheck(self, contents: list[Content], share: float, ends: bool) -> None:
         """Verify a random share of the solution's outputs, and the ends of the measurement.
 
         Against the oracle where the expected output is known; else against the opponent's output
@@ -256,7 +230,7 @@ class PairedTiming:
             elif not self._agree(outputs, self._buffers.output_views(OPPONENT, slot)):
                 self._require(self._asked(slot, contents[slot]).compare(outputs))
 
-    def _asked(self, slot: int, content: _Content) -> InputSet:
+    def _asked(self, slot: int, content: Content) -> InputSet:
         views = self._buffers.input_views(SOLUTION, slot)
         pairs = zip(views, content.source.inputs, strict=True)
         return self._expect([v.clone() if v is not None else scalar for v, scalar in pairs])
@@ -277,10 +251,7 @@ class PairedTiming:
             if not a.dtype.is_floating_point:
                 if not torch.equal(a, b):
                     return False
-                continue
-            x, y = a.to(torch.float32), b.to(torch.float32)
-            allowed = y.abs().mul_(2 * tolerance["max_rtol"]).add_(2 * tolerance["max_atol"])
-            if not bool(((x - y).abs_() <= allowed).all()):
+            elif not self._native.agree(a, b, 2 * tolerance["max_atol"], 2 * tolerance["max_rtol"]):
                 return False
         return True
 
@@ -294,12 +265,3 @@ def _let_settle() -> None:
     end = time.perf_counter() + _SETTLE_S
     while time.perf_counter() < end:
         pass
-
-
-def _copy_rolled(view: torch.Tensor, value: torch.Tensor, shift: int) -> None:
-    rest = value.shape[0] - shift if value.dim() else 0
-    if not shift:
-        view.copy_(value)
-        return
-    view[:rest].copy_(value[shift:])
-    view[rest:].copy_(value[:shift])

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from sandbox.guest.cold_cache import ColdCache
+from sandbox.guest.call_buffers import CallBuffers
 from sandbox.guest.correctness import Comparison, worst
 from sandbox.guest.input_pool import (
     SETS,
@@ -34,7 +34,8 @@ from sandbox.guest.inputs import Value, load_reference
 from sandbox.guest.link import LinkError, receive_frame, send_frame
 from sandbox.guest.oracle import expected_outputs
 from sandbox.guest.paired_timing import SOLUTION, OpponentFailure, PairedTiming, Timed
-from sandbox.guest.worker_session import CallBuffers, CandidateFailure, WorkerSession
+from sandbox.guest.verifier_native import VerifierNative
+from sandbox.guest.worker_session import CandidateFailure, WorkerSession
 
 _MAX_POOLS = 12
 _CHECK_ROUNDS = SETS
@@ -62,7 +63,7 @@ class Verifier:
         self._reference = load_reference(plan["reference"])
         self._entrypoint = plan["custom_inputs_entrypoint"]
         self._pools: OrderedDict[str, list[InputSet]] = OrderedDict()
-        self._cold = ColdCache()
+        self._native = VerifierNative()
         self._random = random.Random(os.urandom(32))
 
     def serve(self, task: dict[str, Any], workers: list[socket.socket]) -> dict[str, Any]:
@@ -120,9 +121,9 @@ class Verifier:
                     if view is not None and isinstance(value, torch.Tensor):
                         view.copy_(value)
                 buffers.poison(0, 1)
-                session.prepare([buffers.places(0, chosen.inputs)])
+                session.prepare([[buffers.places(0, chosen.inputs)]])
                 probe = buffers.probe(0, 0, self._random)
-                session.run(probe)
+                session.run(0, probe)
                 comparisons.append(chosen.compare(buffers.output_views(0, 0)))
                 if probe.changed():
                     raise CandidateFailure(
@@ -186,7 +187,7 @@ class Verifier:
                     (started[0], started[1]),
                     call,
                     self._pool(call),
-                    self._cold,
+                    self._native,
                     self._random,
                     partial(self._ask, call),
                 )

@@ -3,8 +3,8 @@
 Its one link takes control frames from the verifier. `session` forks a fresh process that loads
 the candidate, and hands the verifier a socket to it; `stop` and `continue` halt and resume that
 process and everything that it started, `end` kills them. In a session: `workload` maps the
-shared buffers, `prepare` binds calls to places in them, and the byte `g` runs the prepared
-calls, answered by `k`, or `f` and a frame.
+shared buffers, `prepare` binds groups of calls to places in them; then each byte runs the group
+of that number, answered by `k`, or `f` and a frame, until the byte LEAVE.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from sandbox.guest.build import BUILDERS
 from sandbox.guest.builder import Function
 from sandbox.guest.link import LinkError, receive_frame, send_frame
 
+LEAVE = 255
 _MAX_LOG = 2000
 
 
@@ -93,7 +94,7 @@ class _Session:
         self._call: dict[str, Any] = {}
         self._inputs: SharedBuffer | None = None
         self._outputs: SharedBuffer | None = None
-        self.prepared: list[Callable[[], None]] = []
+        self.prepared: list[list[Callable[[], None]]] = []
 
     def workload(self, message: dict[str, Any], fds: list[int]) -> None:
         self.prepared = []
@@ -106,8 +107,11 @@ class _Session:
     def prepare(self, message: dict[str, Any]) -> None:
         builder = BUILDERS[self._plan["language"]]
         self.prepared = [
-            builder.bind(self._plan, self._function, self._call, self._places(places))
-            for places in message["places"]
+            [
+                builder.bind(self._plan, self._function, self._call, self._places(places))
+                for places in group
+            ]
+            for group in message["groups"]
         ]
 
     def _places(self, places: list[Any]) -> list[Any]:
@@ -172,18 +176,21 @@ def _serve(plan: dict[str, Any], link: socket.socket) -> None:
 
 
 def _run_when_told(session: _Session, link: socket.socket) -> None:
-    """The timed part: between the byte `g` and the answer nothing but the calls happens."""
-    calls = session.prepared
-    if link.recv(1) != b"g":
-        return
-    try:
-        for call in calls:
-            call()
-    except Exception as error:
-        link.sendall(b"f")
-        send_frame(link, _failure(error))
-        return
-    link.sendall(b"k")
+    """The timed part: between the order and the answer nothing but the calls happens."""
+    groups = session.prepared
+    while True:
+        order = link.recv(1)
+        if not order or order[0] == LEAVE:
+            return
+        calls = groups[order[0]]
+        try:
+            for call in calls:
+                call()
+        except Exception as error:
+            link.sendall(b"f")
+            send_frame(link, _failure(error))
+        else:
+            link.sendall(b"k")
 
 
 def _failure(error: Exception) -> dict[str, Any]:

@@ -1,0 +1,49 @@
+// What a verifier does often and torch does slowly, compiled once per verifier.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+// How many elements differ by more than atol + rtol |y|; a NaN differs from everything.
+template <typename T, typename Widen>
+static size_t differing(const T* x, const T* y, size_t n, float atol, float rtol, Widen widen) {
+  size_t count = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const float a = widen(x[i]), b = widen(y[i]);
+    const float error = a > b ? a - b : b - a, size = b < 0 ? -b : b;
+    count += !(error <= atol + rtol * size);
+  }
+  return count;
+}
+extern "C" size_t differing_float32(const float* x, const float* y, size_t n, float a, float r) {
+  return differing(x, y, n, a, r, [](float v) { return v; });
+}
+extern "C" size_t differing_bfloat16(const uint16_t* x, const uint16_t* y, size_t n, float a,
+                                     float r) {
+  return differing(x, y, n, a, r, [](uint16_t v) {
+    const uint32_t bits = uint32_t(v) << 16;
+    float wide;
+    memcpy(&wide, &bits, sizeof wide);
+    return wide;
+  });
+}
+
+// Evict a range from every cache of every core: flushing is coherent by physical address, so the
+// verifier can do it through its own mapping of memory that a worker maps elsewhere.
+extern "C" void evict(void* start, size_t bytes) {
+  const uintptr_t line = 64;
+  uintptr_t p = reinterpret_cast<uintptr_t>(start) & ~(line - 1);
+  const uintptr_t end = reinterpret_cast<uintptr_t>(start) + bytes;
+#if defined(__x86_64__)
+#if defined(__CLFLUSHOPT__)
+  for (; p < end; p += line) asm volatile("clflushopt (%0)" ::"r"(p) : "memory");
+#else
+  for (; p < end; p += line) asm volatile("clflush (%0)" ::"r"(p) : "memory");
+#endif
+  asm volatile("mfence" ::: "memory");
+#elif defined(__aarch64__)
+  for (; p < end; p += line) asm volatile("dc civac, %0" ::"r"(p) : "memory");
+  asm volatile("dsb sy" ::: "memory");
+#else
+#error "no instruction is known here that evicts a cache line"
+#endif
+}
