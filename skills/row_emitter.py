@@ -427,8 +427,10 @@ def _constant(value: object, dtype: DType) -> str:
         raise Refused(f"a constant is {value!r}")
     if dtype in _INTEGERS:
         return f"int64_t({int(value)})"
-    if value != value or value in (float("inf"), -float("inf")):
-        raise Refused("a constant is not finite")
+    if value != value:
+        raise Refused("a constant is not a number")
+    if value in (float("inf"), -float("inf")):
+        return "__builtin_inff()" if value > 0 else "-__builtin_inff()"
     return f"{float(value)!r}f"
 
 

@@ -49,6 +49,8 @@ class RowGraph:
         forms = {tuple((n.id, n.op, n.inputs) for n in a.nodes) for a in analyses}
         if len(forms) != 1:
             raise Refused("the operators differ between workloads")
+        if any(len({_numbers(twin) for twin in twins}) > 1 for twins in _aligned(analyses)):
+            raise Refused("a number in it depends on the workload's sizes")
         self.nodes = {node.id: node for node in analyses[0].nodes}
         self._twins = [{n.id: n for n in a.nodes} for a in analyses]
         self.outputs = analyses[0].outputs
@@ -199,6 +201,17 @@ class RowGraph:
             if label in self.labels[output]:
                 return _sized(shape[self.labels[output].index(label)])
         raise Refused("an axis belongs to no input")
+
+
+def _aligned(analyses: Sequence[Analysis]) -> list[tuple[OpNode, ...]]:
+    """Each operator as it is in every analysis."""
+    return list(zip(*(analysis.nodes for analysis in analyses), strict=True))
+
+
+def _numbers(node: OpNode) -> tuple[tuple[str, str], ...]:
+    """The arguments that are no sizes."""
+    sizes = ("size", "start", "end", "length", "shape")
+    return tuple(sorted((k, v) for k, v in node.attributes.items() if k not in sizes))
 
 
 def _sized(axis: str) -> str:

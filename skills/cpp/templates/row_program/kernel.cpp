@@ -3,7 +3,8 @@
 // ROW_PROGRAM is generated from the graph; the rest is the same for every graph.
 #include <stdint.h>
 #include <stdlib.h>
-#pragma GCC optimize("O3")
+// Infinities are values here: masks add them.
+#pragma GCC optimize("O3", "no-finite-math-only")
 
 // PARAMS {
 constexpr int VECTOR_BYTES = 64;
