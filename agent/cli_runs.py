@@ -16,7 +16,7 @@ from agent.cli_optimize import as_json, best_path, status_of
 from agent.diagnosis import share_text, speedup_text
 from agent.home import Home
 from agent.journal import read_state
-from agent.layout import fact
+from agent.layout import fact, path_fact
 from problems.errors import ConfigError, InfrastructureError
 
 
@@ -86,7 +86,7 @@ def result(state: RunState, titles: Mapping[str, str] = MappingProxyType({})) ->
         parts.append(fact("lessons", "\n".join([count, *lines]) if lines else "none"))
     path = best_path(state)
     if path is not None:
-        parts.append(fact("solution", Text(str(path), style="underline")))
+        parts.append(path_fact("solution", str(path)))
     if state.report is not None:
-        parts.append(fact("report", Text(state.report, style="underline")))
+        parts.append(path_fact("report", state.report))
     return Group(*parts)

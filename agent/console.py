@@ -55,7 +55,7 @@ def analysis_lines(state: RunState) -> Group:
     derived = explain(chosen, state.hardware).partition(" It is ")[0]
     low, high = (f(bound_ms(b) for b in state.bounds) for f in (min, max))
     return Group(
-        fact("machine", f"{state.hardware.name}, {state.hardware.cores} cores"),
+        fact("machine", state.hardware.name),
         fact("class", counted),
         fact("bound", f"{time_text(low)} to {time_text(high)}; at {sizes}: {derived}"),
     )

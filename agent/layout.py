@@ -18,3 +18,9 @@ def fact(label: str, text: str | Text) -> RenderableType:
     grid.add_column(overflow="fold")
     grid.add_row(label, Text(text) if isinstance(text, str) else text)
     return Padding(grid, (0, 0, 0, 2))
+
+
+def path_fact(label: str, path: str) -> Text:
+    """On one line however long it is, so that it can be copied; print it with `crop=False`."""
+    text = Text("  ", no_wrap=True, overflow="ignore")
+    return text.append(f"{label:<{_LABEL_WIDTH}}  ", style=f"bold {DIM}").append(path)

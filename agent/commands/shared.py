@@ -59,7 +59,7 @@ def show(result: RenderableType | list[Any] | dict[str, Any]) -> None:
     if isinstance(result, (list, dict)):
         typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
     else:
-        open_console().print(result)
+        open_console().print(result, crop=False)
 
 
 def print_notices(notices: tuple[str, ...]) -> None:
