@@ -148,5 +148,6 @@ def _matchers() -> tuple[Matcher, ...]:
     from skills.generate import match_row_program
     from skills.match_attention import match_attention
     from skills.match_matrix_product import match_matrix_product
+    from skills.match_top_k_gate import match_top_k_gate
 
-    return (match_row_program, match_matrix_product, match_attention)
+    return (match_row_program, match_matrix_product, match_attention, match_top_k_gate)
