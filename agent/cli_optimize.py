@@ -240,6 +240,7 @@ def as_json(state: RunState) -> dict[str, object]:
         "eager_over_compiled": state.baseline.eager_over_compiled if state.baseline else None,
         "first_valid_s": state.first_valid_s,
         "report": state.report,
+        "stop_reason": state.stop_reason,
     }
 
 
