@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.attempt import Baseline
 from agent.diagnosis import first_error
-from agent.pipeline import Built, Outcome, Pipeline, latencies_ms, solution_digest
+from agent.pipeline import Built, Pipeline, comparison_of, latencies_ms, solution_digest
 from problems.errors import ConfigError
 from problems.evaluation import Status
 from problems.problem import Problem
@@ -33,39 +33,34 @@ def baseline_solution(problem: Problem, baseline: Baseline) -> Solution:
 
 
 def measure_baseline(pipeline: Pipeline, problem: Problem) -> Baseline:
-    """A screen of compiled against eager decides.
+    """A screen of compiled against eager decides; it verifies outputs too, so no check goes before.
 
     Raises:
         ConfigError: the reference itself does not pass.
     """
     eager = _build_eager(pipeline, problem)
-    compiled = pipeline.evaluate(
-        compiled_solution(problem), eager, (), through=Stage.SCREEN, only_if_faster=False
-    )
-    ratio = compiled.comparison(Stage.SCREEN)
+    solution = compiled_solution(problem)
+    built = pipeline.build(solution)
+    if built.artifact is None:
+        return _only_eager(pipeline, problem, eager, _why(built))
+    compiled = Built(solution=solution_digest(solution), artifact=built.artifact)
+    screened = pipeline.measure(Stage.SCREEN, compiled, eager, ())
+    ratio = comparison_of(screened)
     if ratio is None:
-        return _only_eager(pipeline, problem, eager, _why(compiled))
-    compiled_ms = geometric_mean(list(latencies_ms(compiled.last).values()))
-    eager_ms = _opponent_ms(compiled.last)
-    if ratio.ratio < 1:
-        return Baseline(
-            solution=eager.solution,
-            build=eager.artifact,
-            kind="eager",
-            eager_over_compiled=ratio.ratio,
-            latency_ms=eager_ms,
-            eager_ms=eager_ms,
-            compiled_ms=compiled_ms,
-        )
+        return _only_eager(pipeline, problem, eager, _why(screened))
+    compiled_ms = geometric_mean(list(latencies_ms(screened).values()))
+    eager_ms = _opponent_ms(screened)
+    eager_wins = ratio.ratio < 1
+    chosen = eager if eager_wins else compiled
     return Baseline(
-        solution=compiled.solution,
-        build=compiled.results[0].artifact,
-        kind="torch.compile",
+        solution=chosen.solution,
+        build=chosen.artifact,
+        kind="eager" if eager_wins else "torch.compile",
         eager_over_compiled=ratio.ratio,
-        latency_ms=compiled_ms,
+        latency_ms=eager_ms if eager_wins else compiled_ms,
         eager_ms=eager_ms,
         compiled_ms=compiled_ms,
-        build_s=compiled.results[0].seconds,
+        build_s=0.0 if eager_wins else built.seconds,
     )
 
 
@@ -79,7 +74,9 @@ def _build_eager(pipeline: Pipeline, problem: Problem) -> Built:
     return Built(solution=solution_digest(solution), artifact=result.artifact)
 
 
-def _only_eager(pipeline: Pipeline, problem: Problem, eager: Built, why: str) -> Baseline:
+def _only_eager(
+    pipeline: Pipeline, problem: Problem, eager: Built, failed: StageResult
+) -> Baseline:
     """Eager against itself, for its time."""
     result = pipeline.measure(Stage.SCREEN, eager, eager, ())
     if result.status is not Status.PASSED:
@@ -122,6 +119,5 @@ def _opponent_ms(result: StageResult) -> float:
     return geometric_mean([p.opponent_latency_ms for p in performances if p])
 
 
-def _why(compiled: Outcome) -> str:
-    last = compiled.last
-    return f"{last.status} in {last.stage}: {first_error(last.log)}"
+def _why(failed: StageResult) -> str:
+    return f"{failed.status} in {failed.stage}: {first_error(failed.log)}"
