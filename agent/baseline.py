@@ -42,12 +42,12 @@ def measure_baseline(pipeline: Pipeline, problem: Problem) -> Baseline:
     solution = compiled_solution(problem)
     built = pipeline.build(solution)
     if built.artifact is None:
-        return _only_eager(pipeline, problem, eager, _why(built))
+        return _only_eager(pipeline, problem, eager, built)
     compiled = Built(solution=solution_digest(solution), artifact=built.artifact)
     screened = pipeline.measure(Stage.SCREEN, compiled, eager, ())
     ratio = comparison_of(screened)
     if ratio is None:
-        return _only_eager(pipeline, problem, eager, _why(screened))
+        return _only_eager(pipeline, problem, eager, screened)
     compiled_ms = geometric_mean(list(latencies_ms(screened).values()))
     eager_ms = _opponent_ms(screened)
     eager_wins = ratio.ratio < 1
@@ -93,7 +93,7 @@ def _only_eager(
         eager_over_compiled=None,
         latency_ms=eager_ms,
         eager_ms=eager_ms,
-        note=f"torch.compile could not run: {why}",
+        note=f"torch.compile could not run: {_why(failed)}",
     )
 
 
