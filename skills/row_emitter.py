@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from problems.definition import DType
-from problems.speed_of_light import OpNode
+from skills.column_writer import ColumnWriter
 from skills.op_node import argument, base_name
-from skills.row_graph import BINARY, COLUMN, REDUCTIONS, RELABELLED, UNARY, Refused, RowGraph
+from skills.row_expression import columns_text, expression
+from skills.row_graph import BINARY, COLUMN, REDUCTIONS, Refused, RowGraph
 
 C_TYPES = {
     DType.BFLOAT16: "bf16", DType.FLOAT32: "float", DType.FLOAT16: "half",
@@ -17,7 +18,6 @@ C_TYPES = {
 _VECTOR_LOADS = (DType.BFLOAT16, DType.FLOAT32, DType.FLOAT16)
 _VECTOR_STORES = (*_VECTOR_LOADS, DType.FLOAT8_E4M3FN)
 _COSTLY = {"exp", "log", "sigmoid", "tanh", "erf", "silu", "sqrt", "rsqrt", "div", "pow", "log1p"}
-_INTEGERS = (DType.INT64, DType.INT32, DType.BOOL)
 
 
 @dataclass
@@ -152,13 +152,13 @@ class RowEmitter:
         if not self.graph.is_vector(node) or base_name(self.graph.node(node).op) in REDUCTIONS:
             return set()
         cuts: set[Fraction] = set()
-        for operand, (inner, first) in self._operands(node, shift).items():
+        for operand, (inner, first) in self.operands(node, shift).items():
             if base_name(self.graph.node(node).op) == "cat":
                 cuts |= {first - shift, first + self.graph.share(operand) - shift}
             cuts |= self._cuts(operand, inner)
         return cuts
 
-    def _operands(self, node: int, shift: Fraction) -> dict[int, tuple[Fraction, Fraction]]:
+    def operands(self, node: int, shift: Fraction) -> dict[int, tuple[Fraction, Fraction]]:
         """Each operand's shift, and where it begins in a cat."""
         name, inputs = base_name(self.graph.node(node).op), self.graph.node(node).inputs
         if name == "slice":
@@ -172,7 +172,7 @@ class RowEmitter:
         return found
 
     def _loop(self, each: Pass, start: Fraction, end: Fraction) -> list[str]:
-        writer = _ColumnWriter(self, each, start)
+        writer = ColumnWriter(self, each, start)
         for node in each.statistics:
             writer.accumulate(node)
         for node in each.keeps:
@@ -181,7 +181,7 @@ class RowEmitter:
             writer.store(node)
         if each is self.passes[-1] and (start, end) == (Fraction(0), Fraction(1)):
             writer.bring_next_row()
-        begin, stop = _columns(start), _columns(end)
+        begin, stop = columns_text(start), columns_text(end)
         piece = f"{begin}, {stop}" if (start, end) != (Fraction(0), Fraction(1)) else "from, to"
         return [
             "  {",
@@ -208,7 +208,7 @@ class RowEmitter:
 
     def _end_of(self, node: int) -> list[str]:
         kind = REDUCTIONS[base_name(self.graph.node(node).op)]
-        count = f"float({_columns(self.graph.share(self.graph.node(node).inputs[0]))})"
+        count = f"float({columns_text(self.graph.share(self.graph.node(node).inputs[0]))})"
         if kind == "var":
             correction = argument(self.graph.node(node), "correction", 1)
             return [
@@ -277,169 +277,3 @@ class RowEmitter:
 
     def row_pointer(self, node: int, name: str) -> str:
         return f"a.{name} + {self.row_base(node)}"
-
-
-class _ColumnWriter:
-    """The statements of one step over a run of columns."""
-
-    def __init__(self, emitter: RowEmitter, each: Pass, start: Fraction) -> None:
-        self._emitter = emitter
-        self._graph = emitter.graph
-        self._pass = each
-        self._start = start
-        self._known: dict[tuple[int, Fraction], str] = {}
-        self._ready = {n for p in emitter.passes if p.level < each.level for n in p.keeps}
-        self.lines: list[str] = []
-
-    def accumulate(self, node: int) -> None:
-        kind = REDUCTIONS[base_name(self._graph.node(node).op)]
-        value = self._value(self._graph.node(node).inputs[0], Fraction(0))
-        rest = {"max": "-3.4e38f", "min": "3.4e38f"}.get(kind, "0.0f")
-        if kind == "var":
-            self.lines.append(
-                f"const Pair d{node} = TAIL ? keep({value} - shift{node}, count, "
-                f"0.0f) : {value} - shift{node};"
-            )
-            self.lines.append(f"sum{node} = sum{node} + d{node};")
-            self.lines.append(f"square{node} = square{node} + d{node} * d{node};")
-            return
-        kept = f"(TAIL ? keep({value}, count, {rest}) : {value})"
-        if kind in ("max", "min"):
-            function = "largest" if kind == "max" else "smallest"
-            self.lines.append(f"sum{node} = {function}(sum{node}, {kept});")
-        else:
-            self.lines.append(f"sum{node} = sum{node} + {kept};")
-
-    def keep(self, node: int) -> None:
-        value = self._value(node, Fraction(0))
-        self.lines.append(f"if constexpr (KEEP) retain(kept{node} + {self._column()}, {value});")
-
-    def store(self, node: int) -> None:
-        index = self._graph.outputs.index(node)
-        name = list(self._graph.definition.outputs)[index]
-        value = self._value(node, Fraction(0))
-        pointer = self._emitter.row_pointer(node, name)
-        self.lines.append(f"store<TAIL, STREAMED>({pointer} + {self._column()}, {value}, count);")
-
-    def bring_next_row(self) -> None:
-        """Of the inputs whose rows lie behind one another and are read in the first pass."""
-        first = self._emitter.passes[0]
-        if first is self._pass:
-            return
-        for node in sorted(self._emitter.vectors(first)):
-            name = self._graph.input_name(node)
-            if name is not None and self._emitter.row_base(node) == "row * columns":
-                self.lines.append(f"bring(a.{name} + (row + 1) * columns + {self._column()});")
-
-    def _column(self, shift: Fraction = Fraction(0)) -> str:
-        """`c` counts from the piece's start in the whole row."""
-        return f"c + {_columns(shift)}" if shift else "c"
-
-    def _value(self, node: int, shift: Fraction) -> str:
-        if not self._graph.is_vector(node):
-            return f"s{node}"
-        key = (node, shift)
-        if key not in self._known:
-            text = self._text(node, shift)
-            name = f"v{node}" + (f"_{len(self._known)}" if shift else "")
-            if node in self._ready and not shift:
-                text = f"KEEP ? recall(kept{node} + {self._column()}) : {text}"
-            self.lines.append(f"const auto {name} = {text};")
-            self._known[key] = name
-        return self._known[key]
-
-    def _text(self, node: int, shift: Fraction) -> str:
-        graph = self._graph
-        tensor = graph.input_name(node)
-        if tensor is not None:
-            pointer = self._emitter.row_pointer(node, tensor)
-            first = "true" if self._pass is self._emitter.passes[0] else "false"
-            return f"load<TAIL, {first}>({pointer} + {self._column(shift)}, count)"
-        name = base_name(graph.node(node).op)
-        if name == "cat":
-            for operand, (inner, first_column) in self._emitter._operands(node, shift).items():
-                place = self._start + shift - first_column
-                if 0 <= place < graph.share(operand):
-                    return self._value(operand, inner)
-            raise Refused("a cat's parts were not understood")
-        if name == "slice":
-            inner = shift + graph.slice_start(node)
-            return self._value(graph.node(node).inputs[0], inner)
-        operands = [self._value(i, shift) for i in graph.node(node).inputs]
-        return expression(graph, graph.node(node), operands)
-
-
-def expression(graph: RowGraph, node: OpNode, operands: list[str]) -> str:
-    """One operator on values, which are scalars or runs of columns alike."""
-    name = base_name(node.op)
-    if name in RELABELLED:
-        return operands[0]
-    if name in UNARY:
-        return f"{UNARY[name]}({operands[0]})"
-    if name in BINARY:
-        return _binary(graph, node, operands)
-    if name == "where":
-        return f"where({', '.join(operands)})"
-    if name == "full":
-        return _constant(argument(node, "fill_value"), node.dtype)
-    if name == "clamp":
-        return _clamped(node, operands[0])
-    if name == "pow":
-        return _power(operands[0], argument(node, "exponent"))
-    raise Refused(f"the operator {name} is not supported")
-
-
-def _binary(graph: RowGraph, node: OpNode, operands: list[str]) -> str:
-    name = base_name(node.op)
-    if argument(node, "alpha", 1) != 1 or argument(node, "rounding_mode") is not None:
-        raise Refused(f"{name} has an alpha or a rounding mode")
-    if len(operands) == 1:
-        other = _constant(argument(node, "other"), graph.dtype(node.inputs[0]))
-        operands = [*operands, other]
-    sign = BINARY[name]
-    if sign.isidentifier():
-        return f"{sign}({operands[0]}, {operands[1]})"
-    return f"({operands[0]} {sign} {operands[1]})"
-
-
-def _clamped(node: OpNode, text: str) -> str:
-    low, high = argument(node, "min"), argument(node, "max")
-    text = text if low is None else f"largest({text}, {_constant(low, node.dtype)})"
-    return text if high is None else f"smallest({text}, {_constant(high, node.dtype)})"
-
-
-def _power(base: str, exponent: object) -> str:
-    texts = {
-        2.0: f"square({base})",
-        3.0: f"({base} * square({base}))",
-        0.5: f"square_root({base})",
-        -0.5: f"inverse_root({base})",
-        -1.0: f"inverse({base})",
-        1.0: base,
-    }
-    if not isinstance(exponent, int | float) or float(exponent) not in texts:
-        raise Refused(f"a power of {exponent!r} is not supported")
-    return texts[float(exponent)]
-
-
-def _constant(value: object, dtype: DType) -> str:
-    if not isinstance(value, int | float):
-        raise Refused(f"a constant is {value!r}")
-    if dtype in _INTEGERS:
-        return f"int64_t({int(value)})"
-    if value != value:
-        raise Refused("a constant is not a number")
-    if value in (float("inf"), -float("inf")):
-        return "__builtin_inff()" if value > 0 else "-__builtin_inff()"
-    return f"{float(value)!r}f"
-
-
-def _columns(share: Fraction) -> str:
-    """A share of the row's columns as an integer expression."""
-    if share == 1:
-        return "columns"
-    if share == 0:
-        return "int64_t(0)"
-    sign = "-" if share < 0 else ""
-    times = "" if abs(share.numerator) == 1 else f" * {abs(share.numerator)}"
-    return f"({sign}columns{times} / {share.denominator})"
