@@ -119,7 +119,12 @@ def progress_line(state: RunState, budget: Budget) -> str:
     elif best is not None:
         parts.append("a new best is being measured")
     elif state.first_valid_s is not None:
-        parts.append("a valid candidate, none faster yet")
+        measured = state.baseline is not None
+        parts.append(
+            "a valid candidate, none faster yet"
+            if measured
+            else "a valid candidate; the baseline is being compiled and measured"
+        )
     left_s = max(0.0, budget.total_s - budget.spent_s)
     parts.append(f"{seconds_text(left_s)} left")
     if state.stop_reason is not None:
