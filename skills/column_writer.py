@@ -27,7 +27,7 @@ class ColumnWriter:
 
     def accumulate(self, node: int) -> None:
         kind = REDUCTIONS[base_name(self._graph.node(node).op)]
-        value = self._value(self._graph.node(node).inputs[0], Fraction(0))
+        value = f"pair({self._value(self._graph.node(node).inputs[0], Fraction(0))})"
         rest = {"max": "-3.4e38f", "min": "3.4e38f"}.get(kind, "0.0f")
         if kind == "var":
             self.lines.append(
@@ -44,16 +44,23 @@ class ColumnWriter:
         else:
             self.lines.append(f"sum{node} = sum{node} + {kept};")
 
+    def add_to_shift(self, node: int) -> None:
+        value = self._value(self._graph.node(node).inputs[0], Fraction(0))
+        kept = f"(TAIL ? keep(pair({value}), count, 0.0f) : pair({value}))"
+        self.lines.append(f"first{node} = first{node} + {kept};")
+
     def keep(self, node: int) -> None:
         value = self._value(node, Fraction(0))
-        self.lines.append(f"if constexpr (KEEP) retain(kept{node} + {self._column()}, {value});")
+        place = f"kept{node} + {self._column()}"
+        self.lines.append(f"if constexpr (KEEP) retain({place}, pair({value}));")
 
     def store(self, node: int) -> None:
         index = self._graph.outputs.index(node)
         name = list(self._graph.definition.outputs)[index]
         value = self._value(node, Fraction(0))
         pointer = self._emitter.row_pointer(node, name)
-        self.lines.append(f"store<TAIL, STREAMED>({pointer} + {self._column()}, {value}, count);")
+        place = f"{pointer} + {self._column()}"
+        self.lines.append(f"store<TAIL, STREAMED>({place}, pair({value}), count);")
 
     def bring_next_row(self) -> None:
         """Of the inputs whose rows lie behind one another and are read in the first pass."""
@@ -77,7 +84,7 @@ class ColumnWriter:
             text = self._text(node, shift)
             name = f"v{node}" + (f"_{len(self._known)}" if shift else "")
             if node in self._ready and not shift:
-                text = f"KEEP ? recall(kept{node} + {self._column()}) : {text}"
+                text = f"KEEP ? recall(kept{node} + {self._column()}) : pair({text})"
             self.lines.append(f"const auto {name} = {text};")
             self._known[key] = name
         return self._known[key]

@@ -9,8 +9,8 @@ from problems.definition import Definition, DType, TensorSpec
 from problems.solution import Solution
 from problems.speed_of_light import Analysis
 from skills.kernel_text import rendered, template_folder
-from skills.row_emitter import C_TYPES, RowEmitter
-from skills.row_graph import COLUMN, Refused, RowGraph
+from skills.row_emitter import RowEmitter
+from skills.row_graph import C_TYPES, COLUMN, Refused, RowGraph
 from skills.template import Instance, Refusal, Template, choose_parameters, load_template
 
 FAMILY = "row program"
@@ -131,7 +131,7 @@ def _driver(graph: RowGraph, emitter: RowEmitter, body: str) -> list[str]:
     ]
     for den in sorted(emitter.dens - {1}):
         lines.append(f"  if (columns % {den}) return 2;")
-    lines += _streamed(graph)
+    lines += _streamed(graph, sorted(emitter.dens))
     if emitter.has_statistics:
         return lines + _row_loop()
     flat = "at" not in body and not any(not graph.is_vector(n) for n in graph.labels)
@@ -141,11 +141,13 @@ def _driver(graph: RowGraph, emitter: RowEmitter, body: str) -> list[str]:
     return lines + _tile_loop(flat and "int64_t(0)" not in body and "columns / " not in body)
 
 
-def _streamed(graph: RowGraph) -> list[str]:
-    tests = []
+def _streamed(graph: RowGraph, dens: Sequence[int]) -> list[str]:
+    """Where every piece of every row begins at a line of the cache."""
+    tests: list[str] = []
     for output, name in zip(graph.outputs, graph.definition.outputs, strict=True):
         if graph.is_vector(output):
-            tests.append(f"streams(a.{name}, columns * int64_t(sizeof *a.{name}))")
+            size = f"int64_t(sizeof *a.{name})"
+            tests += [f"streams(a.{name}, columns / {den} * {size})" for den in dens]
     return [f"  const bool streamed = {' && '.join(tests) or 'false'};"]
 
 

@@ -5,18 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from problems.definition import DType
 from skills.column_writer import ColumnWriter
 from skills.op_node import argument, base_name
 from skills.row_expression import columns_text, expression
 from skills.row_graph import BINARY, COLUMN, REDUCTIONS, Refused, RowGraph
 
-C_TYPES = {
-    DType.BFLOAT16: "bf16", DType.FLOAT32: "float", DType.FLOAT16: "half",
-    DType.FLOAT8_E4M3FN: "fp8", DType.INT64: "int64_t", DType.INT32: "int32_t",
-}  # fmt: skip
-_VECTOR_LOADS = (DType.BFLOAT16, DType.FLOAT32, DType.FLOAT16)
-_VECTOR_STORES = (*_VECTOR_LOADS, DType.FLOAT8_E4M3FN)
 _COSTLY = {"exp", "log", "sigmoid", "tanh", "erf", "silu", "sqrt", "rsqrt", "div", "pow", "log1p"}
 
 
@@ -38,7 +31,6 @@ class RowEmitter:
         self._levels: dict[int, int] = {}
         self.passes = self._plan()
         self.kept = [node for each in self.passes for node in each.keeps]
-        self._check_types()
 
     @property
     def has_statistics(self) -> bool:
@@ -89,7 +81,12 @@ class RowEmitter:
         return ordered
 
     def _plan_keeps(self, passes: list[Pass]) -> None:
-        """A costly value that a later pass needs again is kept in a buffer of the row."""
+        """A costly value that a later pass needs again is kept in a buffer of the row.
+
+        A buffer holds whole runs in the order of their lanes, so all passes must cut rows alike.
+        """
+        if any(len(self._pieces(each)) > 2 for each in passes):
+            return
         seen = [self.vectors(each) for each in passes]
         for i, each in enumerate(passes):
             later = set().union(*seen[i + 1 :]) if i + 1 < len(passes) else set()
@@ -100,7 +97,7 @@ class RowEmitter:
 
     def vectors(self, each: Pass) -> set[int]:
         found: set[int] = set()
-        todo = [i for s in each.statistics for i in self.graph.node(s).inputs] + each.stores
+        todo = self._targets(each)
         while todo:
             node = todo.pop()
             if node in found or not self.graph.is_vector(node):
@@ -117,35 +114,29 @@ class RowEmitter:
         own = 4 if name in _COSTLY else int(name in BINARY)
         return own + sum(map(self._cost, self.graph.node(node).inputs))
 
-    def _check_types(self) -> None:
-        graph = self.graph
-        for node in graph.labels:
-            dtype, vector = graph.dtype(node), graph.is_vector(node)
-            if dtype is DType.FLOAT8_E4M3FN and node not in graph.outputs:
-                raise Refused("a value in fp8 is computed with")
-            if graph.input_name(node) is not None and vector and dtype not in _VECTOR_LOADS:
-                raise Refused(f"rows of {dtype} are read")
-            if node in graph.outputs and vector and dtype not in _VECTOR_STORES:
-                raise Refused(f"rows of {dtype} are written")
-            if dtype not in C_TYPES and dtype is not DType.BOOL:
-                raise Refused(f"{dtype} is computed with")
-
     # one pass
 
     def _loops(self, each: Pass) -> list[str]:
         lines = []
+        ordered = self._pieces(each)
         for node in each.statistics:
-            lines += self._start_of(node)
-        targets = [i for s in each.statistics for i in self.graph.node(s).inputs] + each.stores
-        cuts: set[Fraction] = {Fraction(0), Fraction(1)}
-        for target in targets:
-            cuts |= self._cuts(target, Fraction(0))
-        ordered = sorted(cut for cut in cuts if 0 <= cut <= 1)
+            lines += self._start_of(node, each, ordered[1])
         for start, end in zip(ordered, ordered[1:], strict=False):
             lines += self._loop(each, start, end)
         for node in each.statistics:
             lines += self._end_of(node)
         return lines
+
+    def _targets(self, each: Pass) -> list[int]:
+        return [i for s in each.statistics for i in self.graph.node(s).inputs] + each.stores
+
+    def _pieces(self, each: Pass) -> list[Fraction]:
+        """Where the row is cut: at the ends of what is summed or stored, and at those of cats."""
+        cuts: set[Fraction] = {Fraction(0), Fraction(1)}
+        for target in self._targets(each):
+            if self.graph.is_vector(target):
+                cuts |= self._cuts(target, Fraction(0)) | {self.graph.share(target)}
+        return sorted(cut for cut in cuts if 0 <= cut <= 1)
 
     def _cuts(self, node: int, shift: Fraction) -> set[Fraction]:
         """Where the row must be cut so that each piece takes one branch of every cat."""
@@ -174,15 +165,27 @@ class RowEmitter:
     def _loop(self, each: Pass, start: Fraction, end: Fraction) -> list[str]:
         writer = ColumnWriter(self, each, start)
         for node in each.statistics:
-            writer.accumulate(node)
+            if self._reaches(self.graph.node(node).inputs[0], end):
+                writer.accumulate(node)
         for node in each.keeps:
-            writer.keep(node)
+            if self._reaches(node, end):
+                writer.keep(node)
         for node in each.stores:
-            writer.store(node)
+            if self._reaches(node, end):
+                writer.store(node)
+        if not writer.lines:
+            return []
         if each is self.passes[-1] and (start, end) == (Fraction(0), Fraction(1)):
             writer.bring_next_row()
-        begin, stop = columns_text(start), columns_text(end)
-        piece = f"{begin}, {stop}" if (start, end) != (Fraction(0), Fraction(1)) else "from, to"
+        first = f"later(from, {columns_text(start)})" if start else "from"
+        last = f"earlier(to, {columns_text(end)})" if end != 1 else "to"
+        return self._step(writer, f"{first}, {last}")
+
+    def _reaches(self, node: int, end: Fraction) -> bool:
+        return not self.graph.is_vector(node) or self.graph.share(node) >= end
+
+    @staticmethod
+    def _step(writer: ColumnWriter, columns: str) -> list[str]:
         return [
             "  {",
             "    const auto step = [&](auto tail, int64_t c, int count) {",
@@ -190,18 +193,23 @@ class RowEmitter:
             "      (void)TAIL, (void)count;",
             *(f"      {line}" for line in writer.lines),
             "    };",
-            f"    over_columns({piece}, step);",
+            f"    over_columns({columns}, step);",
             "  }",
         ]
 
-    def _start_of(self, node: int) -> list[str]:
+    def _start_of(self, node: int, each: Pass, piece: Fraction) -> list[str]:
         kind = REDUCTIONS[base_name(self.graph.node(node).op)]
         if kind == "var":
-            source = self.graph.node(node).inputs[0]
-            first = self.scalar_at(source, "from")
+            # Relative to the mean of a first few, the squares' sum does not cancel.
+            writer = ColumnWriter(self, each, Fraction(0))
+            writer.add_to_shift(node)
+            few = f"few{node}"
             return [
-                f"  const float shift{node} = {first};",
-                f"  Pair sum{node} = pair(0.0f), square{node} = pair(0.0f);",
+                f"  Pair sum{node} = pair(0.0f);",
+                f"  Pair square{node} = sum{node}, first{node} = sum{node};",
+                f"  const int64_t {few} = earlier(STEP, {columns_text(piece)});",
+                *self._step(writer, f"int64_t(0), {few}"),
+                f"  const float shift{node} = total(first{node}) / float({few});",
             ]
         start = {"max": "-3.4e38f", "min": "3.4e38f"}.get(kind, "0.0f")
         return [f"  Pair sum{node} = pair({start});"]
@@ -239,7 +247,8 @@ class RowEmitter:
             return f"value_of(a.{name}[{self.row_base(node)}])"
         if base_name(self.graph.node(node).op) == "gather":
             source, index = self.graph.node(node).inputs
-            return self.scalar_at(source, f"inside(s{index}, columns)")
+            width = columns_text(self.graph.share(source))
+            return self.scalar_at(source, f"inside(s{index}, {width})")
         operands = [f"s{i}" for i in self.graph.node(node).inputs]
         return expression(self.graph, self.graph.node(node), operands)
 
@@ -267,9 +276,10 @@ class RowEmitter:
         """Where the row's part of a tensor begins, in elements."""
         labels = [label for label in self.graph.labels[node] if label is not None]
         leading = [label for label in labels if label != COLUMN]
+        width = columns_text(self.graph.share(node)) if COLUMN in labels else "1"
         if leading == list(range(self.graph.rank - 1)):
-            return "row * columns" if COLUMN in labels else "row"
-        strides, stride = [], "columns" if COLUMN in labels else "1"
+            return f"row * {width}" if COLUMN in labels else "row"
+        strides, stride = [], width
         for label in reversed(leading):
             strides.append(f"at{label} * {stride}")
             stride = f"{self.graph.axis_of(label)} * {stride}".replace(" * 1", "")

@@ -17,6 +17,12 @@ COLUMN = -1
 """The label of the last axis; leading axes are labelled 0, 1, …; None is a broadcast axis."""
 Labels = tuple[int | None, ...]
 
+C_TYPES = {
+    DType.BFLOAT16: "bf16", DType.FLOAT32: "float", DType.FLOAT16: "half",
+    DType.FLOAT8_E4M3FN: "fp8", DType.INT64: "int64_t", DType.INT32: "int32_t",
+}  # fmt: skip
+_VECTOR_LOADS = (DType.BFLOAT16, DType.FLOAT32, DType.FLOAT16)
+_VECTOR_STORES = (*_VECTOR_LOADS, DType.FLOAT8_E4M3FN)
 UNARY = {
     "neg": "negate", "abs": "absolute", "exp": "exponential", "log": "logarithm",
     "sqrt": "square_root", "rsqrt": "inverse_root", "sigmoid": "sigmoid", "tanh": "tanh_of",
@@ -58,6 +64,7 @@ class RowGraph:
         self.labels: dict[int, Labels] = {}
         for output in self.outputs:
             self._label(output, self._output_labels(output))
+        self._check_types()
 
     def sizes(self, node: int) -> list[tuple[int, ...]]:
         """The node's shape in every analysis."""
@@ -97,6 +104,9 @@ class RowGraph:
             return full[:-1]
         if wanted == [(*shape[:-1], 1) for shape in whole]:
             return (*full[:-1], None)
+        if [shape[:-1] for shape in wanted] == [shape[:-1] for shape in whole]:
+            self.share(output)
+            return full
         raise Refused("an output is neither one value per element nor one per row")
 
     def _label(self, index: int, labels: Labels) -> None:
@@ -175,6 +185,18 @@ class RowGraph:
             raise Refused("a view joins or splits axes")
         return tuple(result)
 
+    def _check_types(self) -> None:
+        for node in self.labels:
+            dtype, vector = self.dtype(node), self.is_vector(node)
+            if dtype is DType.FLOAT8_E4M3FN and node not in self.outputs:
+                raise Refused("a value in fp8 is computed with")
+            if self.input_name(node) is not None and vector and dtype not in _VECTOR_LOADS:
+                raise Refused(f"rows of {dtype} are read")
+            if node in self.outputs and vector and dtype not in _VECTOR_STORES:
+                raise Refused(f"rows of {dtype} are written")
+            if dtype not in C_TYPES and dtype is not DType.BOOL:
+                raise Refused(f"{dtype} is computed with")
+
     def share(self, index: int) -> Fraction:
         """The node's columns as a share of the row's."""
         return _share(
@@ -192,14 +214,18 @@ class RowGraph:
 
     def axis_of(self, label: int) -> str:
         """The C expression of an axis' size: a field of the arguments, or digits."""
-        for index, labels in self.labels.items():
-            declared = self._declared(index)
-            if declared and label in labels:
-                return _sized(declared[labels.index(label)])
+        shapes = [(i, self._declared(i)) for i in self.labels]
         for output, name in zip(self.outputs, self.definition.outputs, strict=True):
-            shape = self.definition.outputs[name].shape or ()
-            if label in self.labels[output]:
-                return _sized(shape[self.labels[output].index(label)])
+            shapes.append((output, self.definition.outputs[name].shape))
+        found = [(i, shape) for i, shape in shapes if shape and label in self.labels[i]]
+        for index, shape in found:
+            axis = _sized(shape[self.labels[index].index(label)])
+            if label != COLUMN or self.share(index) == 1:
+                return axis
+        for index, shape in found:
+            share = self.share(index)
+            if share.numerator == 1:
+                return f"{_sized(shape[self.labels[index].index(label)])} * {share.denominator}"
         raise Refused("an axis belongs to no input")
 
 

@@ -80,6 +80,16 @@ MORE_AXES = [
         "F.softmax(torch.where(y > 0, x.float(), float('-inf')), -1).to(x.dtype)",
     ),
 ]  # fmt: skip
+HALF, LOWER, UPPER = "x.shape[-1] // 2", "x[..., : x.shape[-1] // 2]", "x[..., x.shape[-1] // 2 :]"
+PARTS = [
+    f"x - {LOWER}.mean(-1, keepdim=True)",
+    f"x - {UPPER}.amax(-1, keepdim=True) * x.sum(-1, keepdim=True)",
+    f"F.softmax(torch.cat(({LOWER} * 2, {UPPER}), -1), -1)",
+    f"x * torch.cat(({LOWER} * 2, {UPPER}), -1).float().var(-1, keepdim=True).to(x.dtype)",
+    f"x * torch.cat(({LOWER}.sum(-1, keepdim=True).expand(-1, {HALF}), {UPPER}), -1)",
+    f"x + ({LOWER} * {UPPER}).sum(-1, keepdim=True)",
+    f"torch.cat((torch.tanh({UPPER}), F.layer_norm({LOWER}, ({HALF},))), -1)",
+]
 SUMS = [
     ("x.float().sum(-1)", F32), ("x.float().mean(-1)", F32), ("x.float().amax(-1)", F32),
     ("x.amin(-1)", BF16), ("x.float().var(-1, correction=0)", F32),
@@ -192,6 +202,45 @@ def test_one_and_three_axes(
     for b, m, n in [(1, 1, 2), (2, 3, 18), (3, 2, 34), (1, 5, 128), (4, 1, 4098)]:
         chosen = {a: {"B": b, "M": m, "N": n}[a] for a in axes}
         assert max(largest_errors(function, definition, chosen)) < 1.5, chosen
+
+
+@pytest.mark.sandbox
+@pytest.mark.slow
+@pytest.mark.parametrize("code", PARTS)
+def test_parts_of_rows(code: str, tmp_path: Path) -> None:
+    definition = make_definition({"x": ("M N", BF16)}, ("M N", BF16), code)
+    function = compiled(
+        program_of(definition, analyses_of(definition, *SIZES)).render({}), tmp_path
+    )
+    for shape in [(3, 32), (5, 130), (2, 6), (1, 8194), (4, 512), (3, 96)]:
+        errors = largest_errors(function, definition, sizes_of(definition, shape))
+        assert max(errors) < 1.5, shape
+
+
+@pytest.mark.sandbox
+@pytest.mark.slow
+@pytest.mark.parametrize("code", ["F.silu(g) * u", "F.layer_norm(g + u, g.shape[-1:])"])
+def test_rows_that_come_in_halves(code: str, tmp_path: Path) -> None:
+    definition = Definition.model_validate(
+        {
+            "name": "packed",
+            "axes": {
+                "M": {"type": "var"},
+                "N": {"type": "var"},
+                "W": {"type": "expr", "expression": "2 * N"},
+            },
+            "inputs": {"x": {"shape": ["M", "W"], "dtype": BF16}},
+            "outputs": {"out": {"shape": ["M", "N"], "dtype": BF16}},
+            "reference": "import torch\nimport torch.nn.functional as F\n\n\ndef run(x):\n"
+            f"    g, u = x.chunk(2, -1)\n    return {code}\n",
+        }
+    )
+    function = compiled(
+        program_of(definition, analyses_of(definition, *SIZES)).render({}), tmp_path
+    )
+    for shape in [(3, 32), (5, 65), (2, 3), (1, 4097), (64, 48)]:
+        errors = largest_errors(function, definition, sizes_of(definition, shape))
+        assert max(errors) < 1.5, shape
 
 
 @pytest.mark.parametrize(("inputs", "output", "code", "message"), REFUSED)

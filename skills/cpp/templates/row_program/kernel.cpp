@@ -525,6 +525,8 @@ INLINE void store(fp8 *out, Pair x, int count) {
   }
   __builtin_memcpy(out, run, TAIL ? count : STEP);
 }
+INLINE int64_t earlier(int64_t x, int64_t y) { return x < y ? x : y; }
+INLINE int64_t later(int64_t x, int64_t y) { return x > y ? x : y; }
 template <typename Step>
 INLINE void over_columns(int64_t begin, int64_t end, Step step) {
   int64_t c = begin;
@@ -532,11 +534,11 @@ INLINE void over_columns(int64_t begin, int64_t end, Step step) {
   for (; c + STEP <= end; c += STEP) step(Flag<false>{}, c, STEP);
   if (c < end) step(Flag<true>{}, c, int(end - c));
 }
-// Room for one value per column, kept by each thread between calls.
+// Room for one value per column and a whole last run, kept by each thread between calls.
 INLINE float *room(float *&at, int64_t &size, int64_t columns) {
-  if (size < columns) {
+  if (size < columns + STEP) {
     free(at);
-    size = (columns + 4095) / 4096 * 4096;
+    size = (columns + STEP + 4095) / 4096 * 4096;
     at = (float *)aligned_alloc(64, size * sizeof(float));
   }
   return at;
@@ -570,7 +572,7 @@ static void run_row(const Arguments &a, int64_t row, int64_t from, int64_t to) {
       const auto v0 = load<TAIL, true>(a.hidden_states + row * columns + c, count);
       const auto v2 = same(v0);
       const auto v3 = square(v2);
-      sum4 = sum4 + (TAIL ? keep(v3, count, 0.0f) : v3);
+      sum4 = sum4 + (TAIL ? keep(pair(v3), count, 0.0f) : pair(v3));
     };
     over_columns(from, to, step);
   }
@@ -587,7 +589,7 @@ static void run_row(const Arguments &a, int64_t row, int64_t from, int64_t to) {
       const auto v7 = (v2 * s6);
       const auto v8 = same(v7);
       const auto v9 = (v1 * v8);
-      store<TAIL, STREAMED>(a.output + row * columns + c, v9, count);
+      store<TAIL, STREAMED>(a.output + row * columns + c, pair(v9), count);
       bring(a.hidden_states + (row + 1) * columns + c);
     };
     over_columns(from, to, step);
@@ -597,7 +599,7 @@ extern "C" int run(const bf16 *in_hidden_states, const bf16 *in_weight, bf16 *in
   const Arguments a = {in_hidden_states, in_weight, in_output, n_rows, n_hidden};
   const int64_t columns = a.hidden, rows = a.rows;
   if (rows <= 0 || columns <= 0) return 1;
-  const bool streamed = streams(a.output, columns * int64_t(sizeof *a.output));
+  const bool streamed = streams(a.output, columns / 1 * int64_t(sizeof *a.output));
 #pragma omp parallel if (rows * columns * 2 >= SERIAL_BELOW)
   {
 #pragma omp for schedule(static) nowait
