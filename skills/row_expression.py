@@ -17,6 +17,10 @@ def expression(graph: RowGraph, node: OpNode, operands: list[str]) -> str:
     name = base_name(node.op)
     if name in RELABELLED:
         return operands[0]
+    operands = [
+        f"number({text})" if _is_count(graph, node, place) else text
+        for place, text in enumerate(operands)
+    ]
     if name in UNARY:
         return f"{UNARY[name]}({operands[0]})"
     if name in BINARY:
@@ -30,6 +34,14 @@ def expression(graph: RowGraph, node: OpNode, operands: list[str]) -> str:
     if name == "pow":
         return _power(operands[0], argument(node, "exponent"))
     raise Refused(f"the operator {name} is not supported")
+
+
+def _is_count(graph: RowGraph, node: OpNode, place: int) -> bool:
+    """Whether a truth value is computed with as 0 or 1."""
+    is_condition = base_name(node.op) == "where" and place == 0
+    source = graph.dtype(node.inputs[place]) if place < len(node.inputs) else node.dtype
+    kept = node.dtype is DType.BOOL and base_name(node.op) not in BINARY
+    return source is DType.BOOL and not is_condition and not kept
 
 
 def _binary(graph: RowGraph, node: OpNode, operands: list[str]) -> str:

@@ -194,6 +194,10 @@ class RowGraph:
                 raise Refused(f"rows of {dtype} are read")
             if node in self.outputs and vector and dtype not in _VECTOR_STORES:
                 raise Refused(f"rows of {dtype} are written")
+            if vector and dtype in (DType.INT64, DType.INT32):
+                raise Refused("integers along a row are computed with")
+            if base_name(self.nodes[node].op) in REDUCTIONS and dtype in (DType.INT64, DType.BOOL):
+                raise Refused("truth values or integers are summed")
             if dtype not in C_TYPES and dtype is not DType.BOOL:
                 raise Refused(f"{dtype} is computed with")
 

@@ -40,6 +40,9 @@ GRAPHS = [
     (XY, BF16, "torch.where(x > y, x, y * 0.25)"),
     (XY, BF16, "torch.maximum(x, y).clamp(-1, 2)"),
     (XY, BF16, "F.softplus(x) - F.relu(y)"),
+    (XY, BF16, "(x > y).to(x.dtype) - (y == y.amax(-1, keepdim=True)) * x"),
+    (XY, BF16, "F.hardswish(x) + F.leaky_relu(y) * (y.mean(-1, keepdim=True) > 0)"),
+    (XY, BF16, "torch.lerp(F.elu(x), F.mish(y), 0.25).masked_fill(x > 1, 2)"),
     (XY, BF16, "torch.log1p(x.abs()) * torch.rsqrt(y * y + 1)"),
     (XY, F32, "(x.float() + y.float()).exp()"),
     (XY, BF16, "F.softmax(x.float() * 0.125 + y.float(), -1).to(x.dtype)"),
@@ -104,6 +107,8 @@ REFUSED = [
     ({"x": ("M N", BF16)}, ("N", BF16), "x.sum(0)", "per element nor one per row"),
     ({"x": ("M N", BF16)}, ("M N", BF16), "x ** 1.5", "power"),
     ({"x": ("M N", BF16)}, ("M N", BF16), "x / x.shape[-1]", "depends on the workload's sizes"),
+    ({"x": ("M N", BF16)}, ("M N", BF16), "(x * 3).to(torch.int32).to(x.dtype)", "integers"),
+    ({"x": ("M N", BF16)}, ("M 1", BF16), "(x > 0).sum(-1, keepdim=True).to(x.dtype)", "summed"),
     ({"x": ("M N", "int8")}, ("M N", "int8"), "x + 1", "int8"),
 ]
 EXPECTED_REASONS = (

@@ -316,6 +316,8 @@ INLINE Pair where(Mask condition, float x, float y) { return where(condition, pa
 INLINE Pair where(bool condition, Pair x, Pair y) { return condition ? x : y; }
 INLINE Pair where(bool condition, Pair x, float y) { return condition ? x : pair(y); }
 INLINE Pair where(bool condition, float x, Pair y) { return condition ? pair(x) : y; }
+INLINE Pair number(Mask x) { return where(x, 1.0f, 0.0f); }
+INLINE float number(bool x) { return x ? 1.0f : 0.0f; }
 #define COMPARISON(SIGN) \
   INLINE Mask operator SIGN(Pair x, Pair y) { return {x.a SIGN y.a, x.b SIGN y.b}; } \
   INLINE Mask operator SIGN(Pair x, float y) { return x SIGN pair(y); } \
