@@ -22,8 +22,11 @@ class Builder(Protocol):
             BuildError: the candidate's fault.
         """
 
+    def prepare(self, plan: dict[str, Any], artifact: Path) -> None:
+        """Once per worker, before its sessions are forked; runs nothing of the candidate's."""
+
     def load(self, plan: dict[str, Any], artifact: Path) -> Function:
-        """In the worker; may run the candidate's code."""
+        """In a session; may run the candidate's code."""
 
     def bind(
         self, plan: dict[str, Any], function: Function, call: dict[str, Any], tensors: Sequence[Any]

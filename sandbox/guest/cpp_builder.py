@@ -57,6 +57,9 @@ class CppBuilder:
                 f"defined: {', '.join(names[:8]) or 'none'}"
             )
 
+    def prepare(self, plan: dict[str, Any], artifact: Path) -> None:
+        """Nothing is the same for all sessions."""
+
     def load(self, plan: dict[str, Any], artifact: Path) -> Function:
         function = getattr(ctypes.CDLL(str(artifact)), plan["entry_symbol"])
         function.restype = ctypes.c_int

@@ -33,6 +33,7 @@ _MAX_LOG = 2000
 def main(argv: list[str], links: list[socket.socket]) -> int:
     plan = json.loads(Path("/work/plan.json").read_text())
     control = links[0]
+    BUILDERS[plan["language"]].prepare(plan, Path("/work/artifact"))
     while True:
         try:
             message, _, _ = receive_frame(control)
