@@ -97,7 +97,7 @@ class Baseline(Record):
     eager_ms: float | None = None
     compiled_ms: float | None = None
     build_s: float = 0.0
-    """Of the chosen kind: the judge builds it again for its workloads."""
+    """Of the chosen kind."""
     note: str = ""
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from agent.attempt import Baseline
 from agent.diagnosis import first_error
 from agent.pipeline import Built, Pipeline, comparison_of, latencies_ms, solution_digest
-from problems.errors import ConfigError
+from problems.errors import ConfigError, InfrastructureError
 from problems.evaluation import Status
 from problems.problem import Problem
 from problems.score import geometric_mean
@@ -17,6 +19,10 @@ from reference import run as reference
 
 run = torch.compile(reference)
 """
+
+
+EAGER: Literal["eager"] = "eager"
+COMPILED: Literal["torch.compile"] = "torch.compile"
 
 
 def eager_solution(problem: Problem) -> Solution:
@@ -33,7 +39,9 @@ def baseline_solution(problem: Problem, baseline: Baseline) -> Solution:
 
 
 def measure_baseline(pipeline: Pipeline, problem: Problem) -> Baseline:
-    """A screen of compiled against eager decides; it verifies outputs too, so no check goes before.
+    """A screen of eager against compiled decides; it verifies outputs too.
+
+    The compiled one is the opponent, so that its worker is there for the comparisons to come.
 
     Raises:
         ConfigError: the reference itself does not pass.
@@ -42,25 +50,31 @@ def measure_baseline(pipeline: Pipeline, problem: Problem) -> Baseline:
     solution = compiled_solution(problem)
     built = pipeline.build(solution)
     if built.artifact is None:
-        return _only_eager(pipeline, problem, eager, built)
+        return _only_eager(pipeline, problem, eager, _why(built))
     compiled = Built(solution=solution_digest(solution), artifact=built.artifact)
-    screened = pipeline.measure(Stage.SCREEN, compiled, eager, ())
+    try:
+        screened = pipeline.measure(Stage.SCREEN, eager, compiled, ())
+    except InfrastructureError as error:
+        return _only_eager(pipeline, problem, eager, first_error(str(error)))
     ratio = comparison_of(screened)
     if ratio is None:
-        return _only_eager(pipeline, problem, eager, screened)
-    compiled_ms = geometric_mean(list(latencies_ms(screened).values()))
-    eager_ms = _opponent_ms(screened)
-    eager_wins = ratio.ratio < 1
-    chosen = eager if eager_wins else compiled
+        return _only_eager(pipeline, problem, eager, _why(screened))
+    eager_ms = geometric_mean(list(latencies_ms(screened).values()))
+    compiled_ms = _opponent_ms(screened)
+    chosen, kind, chosen_ms, build_s = (
+        (eager, EAGER, eager_ms, 0.0)
+        if ratio.ratio > 1
+        else (compiled, COMPILED, compiled_ms, built.seconds)
+    )
     return Baseline(
         solution=chosen.solution,
         build=chosen.artifact,
-        kind="eager" if eager_wins else "torch.compile",
-        eager_over_compiled=ratio.ratio,
-        latency_ms=eager_ms if eager_wins else compiled_ms,
+        kind=kind,
+        eager_over_compiled=1 / ratio.ratio,
+        latency_ms=chosen_ms,
         eager_ms=eager_ms,
         compiled_ms=compiled_ms,
-        build_s=0.0 if eager_wins else built.seconds,
+        build_s=build_s,
     )
 
 
@@ -74,9 +88,7 @@ def _build_eager(pipeline: Pipeline, problem: Problem) -> Built:
     return Built(solution=solution_digest(solution), artifact=result.artifact)
 
 
-def _only_eager(
-    pipeline: Pipeline, problem: Problem, eager: Built, failed: StageResult
-) -> Baseline:
+def _only_eager(pipeline: Pipeline, problem: Problem, eager: Built, why: str) -> Baseline:
     """Eager against itself, for its time."""
     result = pipeline.measure(Stage.SCREEN, eager, eager, ())
     if result.status is not Status.PASSED:
@@ -93,7 +105,7 @@ def _only_eager(
         eager_over_compiled=None,
         latency_ms=eager_ms,
         eager_ms=eager_ms,
-        note=f"torch.compile could not run: {_why(failed)}",
+        note=f"torch.compile could not run: {why}",
     )
 
 

@@ -16,8 +16,7 @@ def budget_of(state: RunState, spent_s: float, hidden_workloads: int) -> Budget:
     confirm_s = _confirm_s(state)
     public = len(state.problem.targets[state.target].public)
     judge_s = confirm_s * _calls(hidden_workloads) / _calls(public)
-    rebuild_s = state.baseline.build_s if state.baseline else 0.0
-    measured_s = _CONFIRMATIONS * confirm_s + judge_s + rebuild_s if confirm_s else 0.0
+    measured_s = _CONFIRMATIONS * confirm_s + judge_s if confirm_s else 0.0
     reserve_s = max(LEAST_RESERVE * state.total_s, measured_s)
     return Budget(total_s=state.total_s, spent_s=spent_s, reserve_s=reserve_s)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.attempt import Attempt, JudgeResult, RunState
-from agent.baseline import baseline_solution, eager_solution
 from agent.pipeline import Built, Pipeline, comparison_of, solution_digest
 from problems.errors import InfrastructureError
 from problems.evaluation import Status, Verdict, worst_status
@@ -49,13 +48,15 @@ class Judge:
         solution = self._pipeline.solution(best.solution)
         public = None if solution.language is Language.CPP else draw.scored
         built = self._build(solution, public)
-        baseline, note = self._baseline(state, draw.scored)
+        assert state.baseline is not None
+        assert state.baseline.build is not None
+        baseline = Built(solution=state.baseline.solution, artifact=state.baseline.build)
         results = []
         if draw.neighbours:
             results.append(self._pipeline.check(built, bounds, draw.neighbours))
         results.append(self._pipeline.measure(Stage.JUDGE, built, baseline, bounds, draw.scored))
         status = worst_status(tuple(result.status for result in results))
-        log = next((_describe(r) for r in results if r.status is not Status.PASSED), note)
+        log = next((_describe(r) for r in results if r.status is not Status.PASSED), "")
         return self._result(best, draw, status, comparison_of(results[-1]), log)
 
     def _bounds(self, state: RunState, workloads: Sequence[Workload]) -> list[Bound] | None:
@@ -69,16 +70,6 @@ class Judge:
         if result.artifact is None:
             raise InfrastructureError(f"{solution.name} was built before, now: {result.log}")
         return Built(solution=solution_digest(solution), artifact=result.artifact)
-
-    def _baseline(self, state: RunState, scored: Sequence[Workload]) -> tuple[Built, str]:
-        """Compiled for the hidden sizes, so that no compilation falls into a measurement."""
-        assert state.baseline is not None
-        solution = baseline_solution(state.problem, state.baseline)
-        result = self._pipeline.build(solution, scored)
-        if result.artifact is not None:
-            return Built(solution=solution_digest(solution), artifact=result.artifact), ""
-        note = "torch.compile failed on the hidden workloads: judged against eager PyTorch"
-        return self._build(eager_solution(state.problem), scored), note
 
     def _result(
         self,

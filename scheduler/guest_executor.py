@@ -50,7 +50,7 @@ class GuestExecutor:
         self._call_timeout_s = call_timeout_s
         self._programs = GuestPrograms(sandbox, blobs)
         self._verifiers: dict[Digest, Resident] = {}
-        self._opponents: OrderedDict[Digest, Resident] = OrderedDict()
+        self._opponents: OrderedDict[tuple[str, str], Resident] = OrderedDict()
 
     def execute(self, spec: JobSpec) -> StageResult:
         """
@@ -186,15 +186,15 @@ class GuestExecutor:
 
     def _opponent(self, spec: JobSpec) -> Resident:
         """Kept between jobs; a run has its baseline and its best as opponents."""
-        digest = spec.opponent or ""
-        if digest not in self._opponents:
-            self._opponents[digest] = self._worker(
+        key = (spec.opponent or "", spec.opponent_build or "")
+        if key not in self._opponents:
+            self._opponents[key] = self._worker(
                 spec.opponent, spec.opponent_build, spec.limits, endless=True
             )
             if len(self._opponents) > _MAX_OPPONENTS:
                 self._programs.end(self._opponents.popitem(last=False)[1])
-        self._opponents.move_to_end(digest)
-        return self._opponents[digest]
+        self._opponents.move_to_end(key)
+        return self._opponents[key]
 
     def _worker(
         self, solution: Digest | None, build: Digest | None, limits: Limits, endless: bool
@@ -208,7 +208,7 @@ class GuestExecutor:
     def _drop_residents(self, spec: JobSpec) -> None:
         for kept in (
             self._verifiers.pop(spec.problem, None),
-            self._opponents.pop(spec.opponent or "", None),
+            self._opponents.pop((spec.opponent or "", spec.opponent_build or ""), None),
         ):
             if kept is not None:
                 self._programs.end(kept)

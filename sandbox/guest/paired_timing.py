@@ -1,7 +1,7 @@
 """One workload of one paired session: ABBA blocks on cold caches, fresh inputs and pointers.
 
 How a number is made: both sides are called on the same contents, a few calls per observation so
-that it lasts about a millisecond. While a side is not being timed all its processes are
+that it lasts about half a millisecond. While a side is not being timed all its processes are
 stopped, so that nothing is computed ahead and no idle thread spins beside the other side. The
 contents are written, the outputs poisoned and every buffer evicted from the caches while the
 side is stopped. The time is this process's own clock around the whole observation, a first look
@@ -28,7 +28,7 @@ from sandbox.guest.inputs import Value
 from sandbox.guest.verifier_native import VerifierNative
 from sandbox.guest.worker_session import CandidateFailure, WorkerSession
 
-_OBSERVATION_S = 1e-3
+_OBSERVATION_S = 5e-4
 _MAX_CALLS = 32
 _MAX_BUFFER_BYTES = 192 << 20
 _WARM_UP_CALLS = 2

@@ -7,6 +7,7 @@ cache travels in the artifact and no compilation falls into a measurement.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import sys
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 _COMPILE_CACHE = Path("/tmp/inductor")
 """The same at build and at call time: the cache's entries name their own paths."""
 _UNPACKED = Path("/tmp/candidate")
+_WARM_FILE = ".warm_calls.json"
+_WARM_CALLS = 3
+"""A session makes so many calls of different sizes before its first timed one, so that
+torch.compile's sizes are symbolic, and other sizes too are found in its cache."""
 
 
 class PytorchBuilder:
@@ -35,9 +40,11 @@ class PytorchBuilder:
                     compile(text, path, "exec")
                 except SyntaxError as error:
                     raise BuildError(f"{path}:{error.lineno}: error: {error.msg}") from None
-        report = ""
+        report, warm_calls = "", []
         if any("torch.compile" in (sources / path).read_text() for path in plan["sources"]):
             report = self._warm_compiler(plan, sources)
+            warm_calls = plan["calls"][:_WARM_CALLS]
+        (sources / _WARM_FILE).write_text(json.dumps(warm_calls))
         with tarfile.open(artifact, "w") as packed:
             packed.add(sources, "sources")
             if _COMPILE_CACHE.is_dir():
@@ -45,20 +52,9 @@ class PytorchBuilder:
         return report
 
     def _warm_compiler(self, plan: dict[str, Any], sources: Path) -> str:
-        import torch
-
-        from sandbox.guest.inputs import dtype_of
-
         function = _import_entry(plan, sources)
         for call in plan["calls"]:
-            inputs = [
-                torch.zeros(spec["shape"], dtype=dtype_of(spec["dtype"]))
-                if spec["shape"] is not None
-                else spec.get("value", 1)
-                for spec in call["inputs"]
-            ]
-            with torch.no_grad():
-                function(*inputs)
+            _call_on_zeros(function, call)
         return f"compiled for {len(plan['calls'])} calls"
 
     def prepare(self, plan: dict[str, Any], artifact: Path) -> None:
@@ -73,7 +69,11 @@ class PytorchBuilder:
             pick_vec_isa()
 
     def load(self, plan: dict[str, Any], artifact: Path) -> Function:
-        return _import_entry(plan, _UNPACKED / "sources")
+        sources = _UNPACKED / "sources"
+        function = _import_entry(plan, sources)
+        for call in json.loads((sources / _WARM_FILE).read_text()):
+            _call_on_zeros(function, call)
+        return function
 
     def bind(
         self, plan: dict[str, Any], function: Function, call: dict[str, Any], tensors: Sequence[Any]
@@ -98,6 +98,21 @@ class PytorchBuilder:
                     output.copy_(result)
 
         return invoke_destination if plan["destination_passing_style"] else invoke_returning
+
+
+def _call_on_zeros(function: Function, call: dict[str, Any]) -> None:
+    import torch
+
+    from sandbox.guest.inputs import dtype_of
+
+    inputs = [
+        torch.zeros(spec["shape"], dtype=dtype_of(spec["dtype"]))
+        if spec["shape"] is not None
+        else spec.get("value", 1)
+        for spec in call["inputs"]
+    ]
+    with torch.no_grad():
+        function(*inputs)
 
 
 def _without_headers(member: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -50,15 +50,3 @@ def test_without_rules_nothing_hidden_can_be_drawn(tmp_path: Path) -> None:
     state = run.process()
     assert state.best is not None
     assert state.judge is None
-
-
-def test_a_baseline_that_cannot_be_compiled_for_hidden_sizes_is_replaced_and_named(
-    tmp_path: Path,
-) -> None:
-    run = FakeRun(tmp_path, (proposal("first", "latency_ms=0.5"), Stop(reason="enough")))
-    run.machine.compiles_at_most = 1
-    result = run.process().judge
-    assert result is not None
-    assert result.passed
-    assert "eager" in result.log
-    assert result.private_speedup == pytest.approx(2.5, rel=0.01)
