@@ -107,6 +107,8 @@ class PairedTiming:
         self._buffers.close()
         self._buffers = CallBuffers(self._call, slots, 2)
         self._prepare(min(2 * 2 * blocks, _MAX_GROUPS))
+        for side in (SOLUTION, OPPONENT):  # the first order at new buffers is slow in each session
+            self._order(side, 0, [variant(self._pool, self._random) for _ in range(slots)])
 
     def _prepare(self, groups: int) -> None:
         """Give both sides their buffers and groups of calls, each at pointers of its own."""
