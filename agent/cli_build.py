@@ -96,7 +96,7 @@ def check_problem(home: Home, problem: Problem) -> AdmissionReport:
 
 
 def machine_of(home: Home, pipeline: Pipeline, notify: Callable[[str], None] = _ignore) -> Hardware:
-    """From `machine.json`, else measured now and kept; `notify` is told if others were at work.
+    """From `machine.json`, else measured now, and kept unless others were at work meanwhile.
 
     Raises:
         InfrastructureError: the ceilings could not be measured or saved.
@@ -105,10 +105,11 @@ def machine_of(home: Home, pipeline: Pipeline, notify: Callable[[str], None] = _
     if known is not None:
         return known
     load = os.getloadavg()[0]
-    if load > BUSY_SHARE * cores():
+    busy = load > BUSY_SHARE * cores()
+    if busy:
         notify(
             f"the ceilings were measured at a load average of {load:.1f} on {cores()} cores, so "
-            f"they may be too low; to measure again on an idle machine: rm {home.machine}"
+            "they may be too low: they hold for this run only"
         )
     result = pipeline.ceilings()
     if result.ceilings is None or result.hardware_name is None:
@@ -120,7 +121,8 @@ def machine_of(home: Home, pipeline: Pipeline, notify: Callable[[str], None] = _
         cache_bytes=result.cache_bytes or 0,
         launch_overhead_us=result.launch_overhead_us or 0.0,
     )
-    save_machine(home.machine, hardware)
+    if not busy:
+        save_machine(home.machine, hardware)
     return hardware
 
 
