@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
+
+QuickErrors = Callable[[torch.Tensor, torch.Tensor, float, float], tuple[float, float] | None]
+"""`VerifierNative.errors`."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,18 @@ class Expectation:
             self._allowed = tolerance["max_atol"] + tolerance["max_rtol"] * size
             self._scale = size.clamp_min_(max(tolerance["max_atol"], 1e-300))
 
-    def compare(self, output: torch.Tensor) -> Comparison:
-        """`output` has the declared shape and dtype. Predicates are such that a NaN fails them."""
+    def compare(self, output: torch.Tensor, quick: QuickErrors | None = None) -> Comparison:
+        """`output` has the declared shape and dtype. Predicates are such that a NaN fails them.
+
+        `quick` answers for an output whose every element matches, in one pass instead of ten.
+        """
         if not output.dtype.is_floating_point:
             return _compare_exact(self.name, output, self.expected)
+        if quick is not None and self._all_finite and self._tolerance.get("max_error_cap") is None:
+            limits = self._tolerance["max_atol"], self._tolerance["max_rtol"]
+            errors = quick(output, self.expected, *limits)
+            if errors is not None:
+                return Comparison(True, 1.0, errors[0], errors[1], False, False, "")
         found = output.to(torch.float64)
         error = (found - self.expected).abs_()
         largest = float(error.max()) if error.numel() else 0.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from sandbox.guest.correctness import Comparison, Expectation, worst
+from sandbox.guest.correctness import Comparison, Expectation, QuickErrors, worst
 from sandbox.guest.inputs import Value, make_inputs
 from sandbox.guest.oracle import expected_outputs
 
@@ -24,9 +24,9 @@ class InputSet:
     inputs: list[Value]
     expectations: list[Expectation]
 
-    def compare(self, outputs: list[torch.Tensor]) -> Comparison:
+    def compare(self, outputs: list[torch.Tensor], quick: QuickErrors | None = None) -> Comparison:
         pairs = zip(self.expectations, outputs, strict=True)
-        return worst([expectation.compare(output) for expectation, output in pairs])
+        return worst([expectation.compare(output, quick) for expectation, output in pairs])
 
 
 class InvalidReferenceError(Exception):

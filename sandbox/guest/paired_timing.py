@@ -228,9 +228,10 @@ class PairedTiming:
                 raise CandidateFailure("RUNTIME_ERROR", "it wrote outside its outputs")
             outputs = self._buffers.output_views(SOLUTION, slot)
             if contents[slot].original:
-                self._require(contents[slot].source.compare(outputs))
+                self._require(contents[slot].source.compare(outputs, self._native.errors))
             elif not self._agree(outputs, self._buffers.output_views(OPPONENT, slot)):
-                self._require(self._asked(slot, contents[slot]).compare(outputs))
+                asked = self._asked(slot, contents[slot])
+                self._require(asked.compare(outputs, self._native.errors))
 
     def _asked(self, slot: int, content: Content) -> InputSet:
         views = self._buffers.input_views(SOLUTION, slot)

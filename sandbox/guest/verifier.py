@@ -124,7 +124,7 @@ class Verifier:
                 session.prepare([[buffers.places(0, chosen.inputs)]])
                 probe = buffers.probe(0, 0, self._random)
                 session.run(0, probe)
-                comparisons.append(chosen.compare(buffers.output_views(0, 0)))
+                comparisons.append(chosen.compare(buffers.output_views(0, 0), self._native.errors))
                 if probe.changed():
                     raise CandidateFailure(
                         "REWARD_HACK", "it still wrote its output after it said that it was done"

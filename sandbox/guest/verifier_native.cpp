@@ -27,6 +27,42 @@ extern "C" size_t differing_bfloat16(const uint16_t* x, const uint16_t* y, size_
   });
 }
 
+// Errors against an oracle in one pass; `missed` also counts what is not a number.
+struct Errors {
+  double largest, relative;
+  size_t missed;
+};
+template <typename T, typename Widen>
+static void measure(const T* found, const double* expected, size_t n, double atol, double rtol,
+                    Errors* errors, Widen widen) {
+  double largest = 0, relative = 0;
+  size_t missed = 0;
+  const double least = atol > 1e-300 ? atol : 1e-300;
+#pragma omp simd reduction(max : largest, relative) reduction(+ : missed)
+  for (size_t i = 0; i < n; ++i) {
+    const double x = widen(found[i]), y = expected[i];
+    const double error = __builtin_fabs(x - y), size = __builtin_fabs(y);
+    const double share = error / (size > least ? size : least);
+    missed += !(error <= atol + rtol * size);
+    largest = error > largest ? error : largest;
+    relative = share > relative ? share : relative;
+  }
+  *errors = {largest, relative, missed};
+}
+extern "C" void errors_float32(const float* found, const double* expected, size_t n, double atol,
+                               double rtol, Errors* errors) {
+  measure(found, expected, n, atol, rtol, errors, [](float v) { return double(v); });
+}
+extern "C" void errors_bfloat16(const uint16_t* found, const double* expected, size_t n,
+                                double atol, double rtol, Errors* errors) {
+  measure(found, expected, n, atol, rtol, errors, [](uint16_t v) {
+    const uint32_t bits = uint32_t(v) << 16;
+    float wide;
+    memcpy(&wide, &bits, sizeof wide);
+    return double(wide);
+  });
+}
+
 // Evict a range from every cache of every core: flushing is coherent by physical address, so the
 // verifier can do it through its own mapping of memory that a worker maps elsewhere.
 extern "C" void evict(void* start, size_t bytes) {
