@@ -29,8 +29,12 @@ def original(source: InputSet) -> Content:
     return Content(source, True, [0] * len(source.inputs), [])
 
 
-def variant(pool: list[InputSet], random_numbers: random.Random) -> Content:
-    """Rolled by a random number of rows, a few elements changed; integers stay as they are."""
+def variant(pool: list[InputSet], random_numbers: random.Random, changed: bool) -> Content:
+    """Rolled by a random number of rows, and a few elements `changed`; integers stay.
+
+    Inputs that a problem makes itself must not be changed: an element that is there twice would
+    be a tie where the problem promised none. Rows keep what holds within them.
+    """
     source = random_numbers.choice(pool)
     shifts, mutations = [], []
     for index, value in enumerate(source.inputs):
@@ -39,7 +43,7 @@ def variant(pool: list[InputSet], random_numbers: random.Random) -> Content:
             continue
         rows = value.shape[0] if value.dim() else 1
         shifts.append(random_numbers.randrange(rows) if rows > 1 else 0)
-        if value.numel():
+        if changed and value.numel():
             picked = [
                 torch.tensor([random_numbers.randrange(value.numel()) for _ in range(_MUTATIONS)])
                 for _ in range(2)

@@ -39,12 +39,12 @@ def test_one_bad_element_is_found(native: VerifierNative, dtype: torch.dtype, ba
     found, expected = _pair(dtype)
     found[36, 210] = bad
     assert native.errors(found, expected, 1e-2, 1e-2) is None
-    assert not native.agree(found, expected.to(dtype), 1e-2, 1e-2)
+    assert not native.agree(found, expected.to(dtype), 1e-2, 1e-2, 0.0)
     assert not Expectation("y", expected, TOLERANCE).compare(found, native.errors).passed
 
 
 def test_a_type_without_a_quick_way_is_left_to_torch(native: VerifierNative) -> None:
     found, expected = _pair(torch.float16)
     assert native.errors(found, expected, 1e-2, 1e-2) is None
-    assert native.agree(found, expected.to(torch.float16), 1e-2, 1e-2)
+    assert native.agree(found, expected.to(torch.float16), 1e-2, 1e-2, 0.0)
     assert Expectation("y", expected, TOLERANCE).compare(found, native.errors).passed
