@@ -34,10 +34,6 @@ def compiled_solution(problem: Problem) -> Solution:
     return _solution(problem, "torch.compile", "compiled.py::run", (wrapper,))
 
 
-def baseline_solution(problem: Problem, baseline: Baseline) -> Solution:
-    return eager_solution(problem) if baseline.kind == "eager" else compiled_solution(problem)
-
-
 def measure_baseline(pipeline: Pipeline, problem: Problem) -> Baseline:
     """A screen of eager against compiled decides; it verifies outputs too.
 

@@ -172,11 +172,10 @@ class Pipeline:
         opponent: Built | None,
         bounds: Sequence[Bound],
         through: Stage = Stage.CONFIRM,
-        only_if_faster: bool = True,
     ) -> Outcome:
         """Build, check, screen, confirm; a stage that fails is the last, so is a missing opponent.
 
-        With `only_if_faster` a screen that does not look better than the opponent ends it.
+        A screen that does not look better than the opponent ends it.
         """
         digest = solution_digest(solution)
         results = [self.build(solution)]
@@ -186,9 +185,7 @@ class Pipeline:
             if opponent is not None and _passed(results[-1]) and through is not Stage.CHECK:
                 results.append(self.measure(Stage.SCREEN, built, opponent, bounds))
                 ratio = comparison_of(results[-1])
-                goes_on = ratio is not None and (
-                    not only_if_faster or ratio.ratio > SCREEN_PROMOTES_ABOVE
-                )
+                goes_on = ratio is not None and ratio.ratio > SCREEN_PROMOTES_ABOVE
                 if goes_on and through is not Stage.SCREEN:
                     results.append(self.measure(Stage.CONFIRM, built, opponent, bounds))
         return Outcome(solution=digest, results=tuple(results))
